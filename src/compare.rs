@@ -171,13 +171,12 @@ pub fn compare(
     let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
     launch.all(launch.check(experiment, &configurations))?;
+    let calibrates = launch.prints() && ground::calibrates(experiment, asked);
     let place = if launch.prints() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
-    launch.all(place)?;
+    let profile = Path::new(PROFILE_PATH);
+    launch.all(place.and_then(|()| if calibrates { make_place("profile", profile) } else { Ok(()) }))?;
     let mut quiet = Quiet::new(cores, asked.patience);
-    let kept = (launch.prints() && ground::calibrates(experiment, asked)).then(|| {
-        let path = Path::new(PROFILE_PATH);
-        Kept::open(path, &mut quiet)
-    });
+    let kept = calibrates.then(|| Kept::open(profile, &mut quiet));
     let mpi = ground::messages(experiment, kept.as_ref(), &mut launch, &mut note)?;
     let predicted = launch.first(|| {
         let mut known = kept;

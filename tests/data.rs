@@ -113,6 +113,6 @@ fn invalid_outputs_and_arguments_are_refused() {
     refused(&["data", "pack", "empty", "--out", "a.pack"], "has no samples");
     let linked = folder.join("link.pack");
     std::os::unix::fs::symlink("target.pack", &linked).expect("a link");
-    stdout(&folder, &["data", "pack", "in", "--part", "held-out", "--out", "link.pack"]);
-    assert!(linked.is_symlink() && folder.join("target.pack").is_file());
+    refused(&["data", "pack", "in", "--part", "held-out", "--out", "link.pack"], "is a symbolic link to ./target.pack");
+    assert!(linked.is_symlink() && !folder.join("target.pack").exists());
 }

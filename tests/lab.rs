@@ -170,8 +170,8 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Whichever signal ends `lab run`, nothing of its command stays on the hosts, also what ignores signals or has left
-/// its group; other commands in the lab continue.
+/// Whichever signal ends `lab run`, also SIGKILL, nothing of its command stays on the hosts, also what ignores signals or
+/// has left its group; other commands in the lab continue.
 #[test]
 fn a_command_on_hosts_ends_with_lab_run() {
     let folder = cluster_folder("lab-signals");
@@ -191,7 +191,7 @@ fn a_command_on_hosts_ends_with_lab_run() {
     };
     let other = format!("other-{lab}");
     let mut goes_on = start(&other, &["--each", "--hosts", "1"], "sleep 1000");
-    wait_for("the other command starts", || marked(&other) >= 2);
+    wait_for("the other command starts", || marked(&other) >= 3);
     let has_mpirun = Command::new("mpirun").arg("--version").stdout(Stdio::null()).status().is_ok();
     let commands = [
         (&["--each"][..], "sleep 1000 & sleep 1000"),
@@ -200,17 +200,21 @@ fn a_command_on_hosts_ends_with_lab_run() {
     ];
     for (index, (each, line)) in commands.into_iter().enumerate().filter(|(_, (each, _))| has_mpirun || each.len() == 1)
     {
-        for (signal, code) in [("-TERM", 143), ("-HUP", 129), ("-INT", 130)] {
+        for (signal, code) in [("-TERM", Some(143)), ("-HUP", Some(129)), ("-INT", Some(130)), ("-KILL", None)] {
             let mark = format!("job{index}{signal}-{lab}");
             let mut job = start(&mark, each, line);
-            wait_for("the command starts on the hosts", || marked(&mark) >= 5);
+            wait_for("the command starts on the hosts", || marked(&mark) >= 6);
             let sent = Command::new("kill").args([signal, &job.id().to_string()]).status();
             assert!(sent.is_ok_and(|status| status.success()));
-            assert_eq!(job.wait().expect("it ends").code(), Some(code), "{line} {signal}");
+            assert_eq!(job.wait().expect("it ends").code(), code, "{line} {signal}");
+            if code.is_none() {
+                // It cannot wait for them itself.
+                wait_for("another process ends its command", || marked(&mark) == 0);
+            }
             assert_eq!(marked(&mark), 0, "{line} {signal}");
         }
     }
-    assert!(goes_on.try_wait().expect("a process").is_none() && marked(&other) >= 2);
+    assert!(goes_on.try_wait().expect("a process").is_none() && marked(&other) >= 3);
     goes_on.kill().expect("a process");
     goes_on.wait().expect("it ends");
 }

@@ -60,21 +60,41 @@ fn names(folder: &PathBuf) -> Vec<String> {
     names
 }
 
+/// Whoever made a link, maybe another user of the folder, would choose what is overwritten.
 #[test]
-fn links_are_kept_and_their_target_is_written() {
+fn links_to_files_are_refused() {
     let folder = prepared("outputs-links");
-    for command in QUICK {
-        let (arguments, link) = words(command, "link");
-        fs::create_dir_all(folder.join("real")).unwrap();
-        symlink("real/target", folder.join(&link)).unwrap();
-        let output = run(&folder, &arguments);
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(folder.join(&link).is_symlink(), "{command}: the link is gone");
-        assert!(fs::metadata(folder.join("real/target")).unwrap().len() > 0, "{command}");
-        assert_eq!(names(&folder.join("real")), ["target"], "{command} leaves a draft");
-        fs::remove_dir_all(folder.join("real")).unwrap();
-        fs::remove_file(folder.join(&link)).unwrap();
+    fs::write(folder.join("target"), "mine").unwrap();
+    for command in QUICK.iter().chain(&SLOW) {
+        for target in ["target", "absent"] {
+            let (arguments, link) = words(command, "link");
+            symlink(target, folder.join(&link)).unwrap();
+            let output = run(&folder, &arguments);
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{command}: {errors}");
+            assert!(errors.contains("is a symbolic link to"), "{command}: {errors}");
+            assert!(folder.join(&link).is_symlink() && !folder.join("absent").exists(), "{command}");
+            fs::remove_file(folder.join(&link)).unwrap();
+        }
     }
+    assert_eq!(fs::read_to_string(folder.join("target")).unwrap(), "mine");
+}
+
+/// The files of a comparison that no flag names follow the same rule.
+#[test]
+fn links_in_the_folder_of_comparisons_are_refused() {
+    let folder = prepared("outputs-planted");
+    fs::create_dir(folder.join("out")).unwrap();
+    fs::write(folder.join("target"), "mine").unwrap();
+    for planted in ["out/tiny-predicted.json", "out/this-machine.json"] {
+        symlink("../target", folder.join(planted)).unwrap();
+        let output = lockstep(&folder, &["compare", "tiny.toml"]);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{planted}: {errors}");
+        assert!(errors.contains(planted) && errors.contains("is a symbolic link to"), "{planted}: {errors}");
+        fs::remove_file(folder.join(planted)).unwrap();
+    }
+    assert_eq!(fs::read_to_string(folder.join("target")).unwrap(), "mine");
 }
 
 #[test]
@@ -101,6 +121,7 @@ fn devices_are_written_and_not_replaced() {
     }
 }
 
+/// A pipe is opened once and stays open until the output is complete.
 #[test]
 fn pipes_are_written() {
     let folder = prepared("outputs-pipes");
@@ -108,14 +129,13 @@ fn pipes_are_written() {
         let (arguments, pipe) = words(command, "pipe");
         let pipe = folder.join(pipe);
         assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-        // Several writers in turn: the reader stays until the last one closes the pipe.
+        // Once the pipe is closed the reader ends, and a second opening would wait for another for ever.
         let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("a reader");
         // It reads all the time: pages are longer than pipes are deep.
         let reader = std::thread::spawn(|| reader.wait_with_output());
-        // Between two writers the reader would end, and the next one would wait for another.
-        let held = fs::OpenOptions::new().write(true).open(&pipe).expect("the reader is there");
-        let output = run(&folder, &arguments);
-        drop(held);
+        let mut limited = Command::new("timeout");
+        limited.args(["60", env!("CARGO_BIN_EXE_lockstep")]).args(&arguments).current_dir(&folder);
+        let output = limited.output().expect("timeout");
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         let read = reader.join().expect("no panic").expect("it ends");
         assert!(!read.stdout.is_empty(), "{command}");

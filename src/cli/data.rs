@@ -182,7 +182,7 @@ impl Data {
 
 /// Packs, and reports the result.
 fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Result<(), Failure> {
-    // For a link its target is written; a pack is resumed and renamed, which pipes and devices do not support.
+    // A pack is resumed and renamed, which pipes and devices do not support.
     let Destination::File(out) = check_writable("--out", &packing.out)? else {
         let message = "must be a file: a pack is resumed from the files beside it";
         return Err(InputError::flag("out", packing.out.display().to_string(), message).into());

@@ -95,8 +95,12 @@ fn takes_path(command: &Command, id: &str) -> bool {
 
 /// Refuses an output that is one of the inputs, or that joins a set of them.
 fn apart(flag: &str, path: &Path, inputs: &Inputs) -> Result<(), InputError> {
-    // The command itself reports what cannot be written.
-    let Ok(Destination::File(file)) = Destination::find(path) else { return Ok(()) };
+    let file = match Destination::find(path) {
+        Ok(Destination::File(file)) => file,
+        Err(message) if path.is_symlink() => return Err(InputError::new(flag, path.display().to_string(), message)),
+        // The command itself reports what else cannot be written.
+        _ => return Ok(()),
+    };
     let refused = |by: &str, what: &str| {
         let message = format!("{what} {by} and would be replaced: name another file");
         Err(InputError::new(flag, path.display().to_string(), message))

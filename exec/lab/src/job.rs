@@ -1,4 +1,5 @@
-//! `Job`: the processes of one `lab run`, which end with it: on a signal they are asked to end, then killed.
+//! `Job`: the processes of one `lab run`, which end with it: on a signal they are asked to end, then killed; where the
+//! run itself is killed, another process kills them.
 //!
 //! The environment marks them, wherever in the lab they are: the daemons that `mpirun` starts on other hosts, and what
 //! they start, are in process groups of their own.
@@ -14,6 +15,8 @@ use lockstep_report::Failure;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+
+use crate::watch::Watch;
 
 /// The variable that marks the processes of a job.
 const MARK: &str = "LOCKSTEP_LAB_RUN";
@@ -66,8 +69,9 @@ impl Job {
     /// Does `work`, which starts processes and waits for them; on a signal they are ended.
     ///
     /// # Errors
-    /// Those of `work`; [`Failure::Ended`] after a signal.
+    /// Those of `work`; [`Failure::Ended`] after a signal; no process can be started.
     pub(crate) fn run<T>(&self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let _watch = Watch::start(&self.mark).map_err(|error| Failure::Run(format!("sh: {error}")))?;
         let done = AtomicBool::new(false);
         let result = std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -17,6 +17,7 @@ mod state;
 mod tools;
 mod tree;
 mod up;
+mod watch;
 
 pub use change::{Change, change};
 pub use down::down;

@@ -114,6 +114,10 @@ impl Metrics {
     /// # Errors
     /// A file that cannot be read or written.
     pub fn resume(&self, resumed: Resumed<'_>) -> Result<(), InputError> {
+        // A pipe is opened once: its reader ends when it is closed. What has been written into it stays.
+        if !matches!(self.destination, Destination::File(_)) {
+            return Ok(());
+        }
         let mut state = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // The file is replaced by another.
         state.0 = None;

@@ -1,5 +1,5 @@
-//! `Destination`: resolves the path of an output through all links: a file, which is replaced whole, or a device, a
-//! pipe or an open descriptor, which is written into.
+//! `Destination`: what the path of an output leads to: a file, which is replaced whole and not reached through a link,
+//! or a device, a pipe or an open descriptor, which is written into, also through links.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ impl Destination {
     /// What `path` leads to.
     ///
     /// # Errors
-    /// Why it cannot be written: a folder, a folder that does not exist, a link to itself.
+    /// Why it cannot be written: a folder, a folder that does not exist, a link to a file or to itself.
     pub fn find(path: &Path) -> Result<Destination, String> {
         let unreachable = |error: io::Error| format!("cannot be written: {error}; name a file that can be");
         if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -60,6 +60,11 @@ impl Destination {
                 Ok(found) if found.is_dir() => return Err("is a folder: name a file in it".to_owned()),
                 Ok(found) if !found.is_file() => return Ok(Destination::Stream(place)),
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreachable(error)),
+                // Whoever made the link, maybe another user of the folder, would choose what is overwritten.
+                _ if place != path => {
+                    let target = place.display();
+                    return Err(format!("is a symbolic link to {target}: name another file, or remove the link"));
+                }
                 _ => {
                     let (folder, Some(name)) = (folder_of(&place), place.file_name()) else {
                         return Err("names no file".to_owned());
