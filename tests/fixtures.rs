@@ -70,6 +70,17 @@ fn a_driver_log_is_replayed() {
     assert_eq!(run("again.log"), claims(Path::new("tests/fixtures/driver.log")));
 }
 
+/// Before learners took equally many batches an iteration, a fast one took those of a slow one.
+#[test]
+fn a_driver_log_with_unequal_shares_is_refused() {
+    let folder = fixtures("fixture-taken-over");
+    let more = ["--ranks", "2", "--steps", "4", "--strategy", "sma:first-come", "--replay", "driver-taken-over.log"];
+    let output = lockstep(&folder, &[&TRAIN[..], &more[..]].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    let says = error.contains("iteration 0, rank 0") && error.contains("record a new log with --driver-log");
+    assert_eq!((output.status.code(), says), (Some(2), true), "{error}");
+}
+
 #[test]
 fn a_tuner_log_is_replayed() {
     let folder = fixtures("fixture-tuner");

@@ -53,7 +53,7 @@ pub(crate) fn on_threads(
     check_run(program, 0..ranks, &*options.devices, options.threads_per_rank, false)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
-    let setup = Setup { hosts, ..setup(program, data, options, 0..ranks)? };
+    let setup = setup(program, data, options, 0..ranks, hosts)?;
     let mut states: Vec<Option<RankMemory>> = Vec::new();
     states.resize_with(ranks as usize, || None);
     let of_process = ProcessOutcome::default();
@@ -75,6 +75,7 @@ fn setup<'a>(
     data: &'a Dataset,
     options: &'a RunOptions<'a>,
     here: impl Iterator<Item = u32>,
+    hosts: Option<&'a [u32]>,
 ) -> Result<Setup<'a>, InputError> {
     let sampler = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
     let here: Vec<u32> = here.collect();
@@ -99,7 +100,7 @@ fn setup<'a>(
     let replay = options.replay.filter(|_| program.claims());
     let driver = match replay {
         Some(record) => driver.replaying(program, record)?,
-        None => driver.serving(program),
+        None => driver.serving(program, |rank| hosts.map_or(0, |hosts| hosts[rank as usize])),
     };
     let judged = options.evaluations.map(|when| {
         let statistics = if when.recompute_bn { data.len() as u64 / u64::from(program.batch_per_rank) } else { 0 };
@@ -115,7 +116,7 @@ fn setup<'a>(
         guard: Guard::new(Flights::new(program, first, here.into_iter()), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
         replay,
-        hosts: None,
+        hosts,
         accuracy_monitor: options
             .start
             .map_or_else(|| AccuracyMonitor::new(target), |state| state.accuracy_monitor.with_target(target)),

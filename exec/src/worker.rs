@@ -99,8 +99,6 @@ pub(crate) struct Worker<'a> {
     micro_batch: u32,
     /// Samples taken in this iteration.
     samples: usize,
-    /// Whether a gradient of this iteration is waiting to be applied.
-    learned: bool,
     /// Its parameters with factors of their own for rate and decay.
     multiplied: Vec<Multiplied>,
     /// The iteration whose average has no momentum: there is no z_prev yet.
@@ -158,7 +156,6 @@ impl<'a> Worker<'a> {
             deferred: Deferred::default(),
             micro_batch: 0,
             samples: 0,
-            learned: false,
             multiplied,
             without_momentum: if begun { u32::MAX } else { 0 },
             accuracy_monitor: setup.accuracy_monitor.clone(),
@@ -195,7 +192,7 @@ impl<'a> Worker<'a> {
             let Decision::Run { batch } = decision else { break };
             self.announce(batch + 1)?;
             self.granted = self.iteration + 1;
-            (self.samples, self.learned) = (0, false);
+            self.samples = 0;
             self.losses.resize(self.losses.len() + program.losses_of(rank), 0.0);
             self.shuffle_before(batch)?;
             self.iterate(batch)?;
@@ -266,10 +263,7 @@ impl<'a> Worker<'a> {
                 task += order.tasks();
             } else if let Op::Repeat { count, body, claimed } = tasks[task].op {
                 for repetition in 0..count {
-                    if !self.begin_repetition(repetition, claimed)? {
-                        self.leave_out(task + 1..=task + body);
-                        break;
-                    }
+                    self.begin_repetition(repetition, claimed)?;
                     for inner in (task + 1..=task + body).filter(|inner| tasks[*inner].stream == Stream::Compute) {
                         self.step(inner, repetition, batch)?;
                     }

@@ -36,7 +36,8 @@ pub enum Assignment {
     /// The same batches, assigned round-robin: while the next learner is busy, those after it wait even if free
     /// (Koliousis et al. 2019, §4.3: schedulers that "wait for a given replica to become available").
     RoundRobin,
-    /// A free learner takes the next one, until the iteration has none left.
+    /// Each learner takes equally many, and a free learner the next one of its process (Koliousis et al. 2019, §4.3:
+    /// "associates the next batch with a model replica on a first-come, first-served basis").
     FirstCome,
 }
 
@@ -72,14 +73,5 @@ impl Averaging {
         let names = ["differences", "average model", "previous average model", "reference model"];
         let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: parameters };
         names[..if self.reference_alpha.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
-    }
-
-    /// The most micro-batches of an iteration that one of `learners` learners may take: all of them, if it is
-    /// much faster.
-    pub(crate) fn repetitions(&self, learners: u32) -> u32 {
-        match self.assignment {
-            Assignment::Own | Assignment::RoundRobin => self.period,
-            Assignment::FirstCome => self.period.saturating_mul(learners),
-        }
     }
 }

@@ -6,12 +6,14 @@
 
 mod accuracy_monitor;
 mod claims;
+mod pools;
 
 use lockstep_topology::{InputError, Time};
 
 pub use accuracy_monitor::{AccuracyMonitor, RunControl, Target};
 use claims::Claims;
 pub use claims::{Claim, ClaimAnswer};
+pub use pools::Pools;
 
 use crate::{Assignment, Program};
 
@@ -57,14 +59,16 @@ impl Driver {
         Driver { first, steps, claims: Claims::default() }
     }
 
-    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches round-robin or
-    /// first come, first served, unless replaying.
-    pub fn serving(self, program: &Program) -> Driver {
+    /// The same, for the ranks of `program`, each in the process that `process` says: those that claim batches get an
+    /// iteration's micro-batches round-robin, or first come, first served within a process, unless replaying.
+    pub fn serving(self, program: &Program, process: impl Fn(u32) -> u32) -> Driver {
         if self.claims.replays() {
             return self;
         }
         let claims = match program.averaging.map(|averaging| averaging.assignment) {
-            Some(Assignment::FirstCome) => Claims::first_come(program.workers() * program.accumulate),
+            Some(Assignment::FirstCome) => {
+                Claims::first_come(Pools::new(program.workers(), program.accumulate, process))
+            }
             Some(Assignment::RoundRobin) => Claims::in_turn(program.workers(), program.accumulate),
             Some(Assignment::Own) | None => Claims::default(),
         };
@@ -74,10 +78,10 @@ impl Driver {
     /// The same, but claims are answered as `record` says, in whatever order they come.
     ///
     /// # Errors
-    /// A record of another program or of fewer steps: each micro-batch of each iteration must be claimed once.
+    /// A record of another program or of fewer steps: each micro-batch of each iteration must be claimed once, and each
+    /// rank must have claimed equally many.
     pub fn replaying(self, program: &Program, record: &[Claim]) -> Result<Driver, InputError> {
-        let batches = program.workers() * program.accumulate;
-        let claims = Claims::replay(batches, program.workers(), self.steps, record)?;
+        let claims = Claims::replay(program.accumulate, program.workers(), self.steps, record)?;
         Ok(Driver { claims, ..self })
     }
 
@@ -102,6 +106,12 @@ impl Driver {
     /// Whether claims are answered from a record, in whatever order they come.
     pub fn replays(&self) -> bool {
         self.claims.replays()
+    }
+
+    /// The pools from which learners take batches first come, first served; `None` where a rank's batches are known
+    /// before it asks.
+    pub fn pools(&self) -> Option<&Pools> {
+        self.claims.pools()
     }
 
     /// The next rank of a round-robin assignment; others wait for it.

@@ -55,7 +55,7 @@ impl Coefficient {
         match self {
             Coefficient::Constant(value) => Some(value as f32),
             Coefficient::Again => numbers.again.then_some(1.0),
-            Coefficient::Rate => numbers.learned.then_some(numbers.sgd.rate),
+            Coefficient::Rate => Some(numbers.sgd.rate),
             Coefficient::WeightDecay => Some(numbers.sgd.weight_decay),
             Coefficient::Momentum(own) => numbers.moved.then(|| own.map_or(numbers.sgd.momentum, |own| own as f32)),
             Coefficient::Kept { again } => Some(if again { numbers.sgd.momentum } else { numbers.sgd.keep }),

@@ -65,7 +65,7 @@ pub use consensus::SharedModels;
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use devices::DeviceRates;
-pub use driver::{AccuracyMonitor, Claim, ClaimAnswer, Decision, Driver, Observation, RunControl, Target};
+pub use driver::{AccuracyMonitor, Claim, ClaimAnswer, Decision, Driver, Observation, Pools, RunControl, Target};
 pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{

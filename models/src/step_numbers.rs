@@ -41,8 +41,6 @@ impl SgdStep {
 pub struct StepNumbers {
     /// Those of the optimizer.
     pub sgd: SgdStep,
-    /// Whether a gradient of this iteration waits to be applied.
-    pub learned: bool,
     /// Whether a repetition of this iteration came before.
     pub again: bool,
     /// Whether the shared model has moved in an iteration before.
@@ -50,8 +48,8 @@ pub struct StepNumbers {
 }
 
 impl From<SgdStep> for StepNumbers {
-    /// Those of the first repetition, with a gradient and a model before it.
+    /// Those of the first repetition, with a model before it.
     fn from(sgd: SgdStep) -> StepNumbers {
-        StepNumbers { sgd, learned: true, again: false, moved: true }
+        StepNumbers { sgd, again: false, moved: true }
     }
 }

@@ -203,11 +203,11 @@ pub enum Op {
     Elementwise(Elementwise),
     /// Runs the next `body` tasks `count` times.
     Repeat {
-        /// Repetitions; the upper limit where each is claimed.
+        /// Repetitions.
         count: u32,
         /// How many of the following tasks form the body.
         body: usize,
-        /// Whether a batch is claimed from the driver before each repetition; where it has none, the rest take no time.
+        /// Whether a batch is claimed from the driver before each repetition.
         claimed: bool,
     },
     /// Runs the bodies after it, passes of micro-batches through chunks of layers, in the order of a pipeline's stage.

@@ -19,6 +19,7 @@ mod rank;
 mod record;
 mod recurrence;
 mod repeat;
+mod ring;
 mod slab;
 mod slow;
 mod steady;
@@ -51,6 +52,7 @@ use period::Periods;
 use pipeline::Pipeline;
 use rank::Rank;
 use record::Record;
+use ring::Ring;
 use slab::Slab;
 use steady::Steady;
 #[cfg(test)]
@@ -145,6 +147,8 @@ pub(crate) struct Engine<'a, F> {
     /// Ranks that compute a task of the forward pass, and those that the driver has stopped.
     forward: u32,
     stopped: u32,
+    /// What learners prepare for each other.
+    ring: Option<Ring>,
     pub(crate) record: Record,
     /// Iterations so far.
     periods: Periods,
@@ -180,7 +184,9 @@ impl<'a, F: Fluid> Engine<'a, F> {
         jobs: &[u32],
     ) -> Engine<'a, F> {
         let platform = resources.platform;
-        let ranks = rank::all(plan, platform, jobs);
+        let mut ranks = rank::all(plan, platform, jobs);
+        let ring = Ring::new(plan, &driver);
+        ranks.iter_mut().for_each(|rank| rank.shares = ring.is_some());
         Engine {
             plan,
             platform,
@@ -208,6 +214,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             late: None,
             forward: 0,
             stopped: 0,
+            ring,
             record: Record::default(),
             long_way: false,
         }

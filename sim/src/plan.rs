@@ -27,8 +27,8 @@ pub(crate) struct RolePlan {
     pub(crate) synchronisation: Vec<Slot>,
     /// Reads, decodes and uploads.
     pub(crate) input: [Vec<Slot>; Stream::INPUT.len()],
-    /// Whether batches are read ahead of their loads, so that input tasks run beside anything that the ranks do.
-    pub(crate) reads_ahead: bool,
+    /// Batches that are read ahead of their loads; if there are any, input tasks run beside anything that ranks do.
+    pub(crate) reads_ahead: u32,
     /// Whether no exchange is in a `Repeat`.
     pub(crate) repeats_alone: bool,
 }
@@ -48,6 +48,9 @@ pub(crate) struct TaskPlan {
     /// For an exchange: its groups; `None` for a task of the compute stream.
     pub(crate) groups: Option<ExchangeGroups>,
     pub(crate) needs: Vec<Need>,
+    /// What it does not wait for where ranks share what they prepare: a load for its rank's own upload, a read for its
+    /// rank's own load.
+    pub(crate) of_pool: Option<usize>,
 }
 
 /// The groups of an exchange, with a number for each group of ranks that runs it.
@@ -142,16 +145,6 @@ impl Cursor {
     /// The task that comes next; there is always one, unless the stream is empty.
     pub(crate) fn task(self, stream: &[Slot]) -> Option<u32> {
         stream.get(self.position as usize).map(|slot| slot.task)
-    }
-
-    /// Leaves the repeated part at whose start it is.
-    pub(crate) fn leave(&mut self, stream: &[Slot]) {
-        let last = stream[self.position as usize..].iter().position(|slot| slot.repeat.is_some());
-        self.position += last.map_or(0, |last| last as u32);
-        if let Some((_, count)) = stream[self.position as usize].repeat {
-            self.repetition = count - 1;
-        }
-        self.step(stream);
     }
 
     /// Advances by one run, into the next iteration where this one ends.
@@ -251,8 +244,16 @@ impl Plan {
     pub(crate) fn of_collective(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
         let (groups, needs) = (Some(ExchangeGroups { first: 0, by_rank: None }), Vec::new());
-        let task =
-            TaskPlan { name, per_iteration: 1, forward: false, uploaded_by: None, skips_first: false, groups, needs };
+        let task = TaskPlan {
+            name,
+            per_iteration: 1,
+            forward: false,
+            uploaded_by: None,
+            skips_first: false,
+            groups,
+            needs,
+            of_pool: None,
+        };
         let role = RolePlan {
             ranks: (0..ranks).collect(),
             tasks: vec![task],
@@ -261,7 +262,7 @@ impl Plan {
             receive: Vec::new(),
             synchronisation: Vec::new(),
             input: Default::default(),
-            reads_ahead: false,
+            reads_ahead: 0,
             repeats_alone: true,
         };
         let (algorithm, apart) = (algorithm.clone(), Some(Apart::AtOnce));
@@ -312,13 +313,18 @@ fn role_plan(role: &Role, simulated: u32, groups: &[Option<ExchangeGroups>]) -> 
             skips_first: task.op.skips_first(),
             groups: groups[id].clone(),
             needs: loops.needs(id),
+            of_pool: match role.tasks[id].op {
+                Op::Load { .. } => role.input_of(id).map(|[.., upload]| upload),
+                Op::Read { .. } => role.tasks[id].after.first().map(|after| after.task),
+                _ => None,
+            },
         }
     };
     RolePlan {
         ranks: role.ranks.iter().take_while(|rank| *rank < simulated).collect(),
         tasks: role.tasks.iter().enumerate().map(task).collect(),
         compute: stream(role, &loops, Stream::Compute),
-        reads_ahead: role.batches_ahead().is_some_and(|ahead| ahead > 0),
+        reads_ahead: role.batches_ahead().unwrap_or(0),
         repeats_alone: !role.exchanges().any(|(id, _)| loops.loop_of(id).is_some()),
         exchange: stream(role, &loops, Stream::Exchange),
         receive: stream(role, &loops, Stream::Receive),

@@ -144,7 +144,7 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     options: &SimOptions,
     orbits: (Orbits, Folding),
 ) -> Result<(Prediction, Option<Vec<Dual>>), SimError> {
-    let driver = driver.serving(program);
+    let driver = driver.serving(program, |rank| platform.hosting.process(Rank(rank)));
     let supply = Supply::of(program, platform)?;
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         let plan = Plan::new(program, orbits.count(program.ranks()))?;

@@ -68,5 +68,5 @@ fn set_up_process<'a>(
     data.check_fits(&program.model)?;
     let apart = hosts.windows(2).all(|two| two[0] != two[1]);
     check_run(program, here.iter().copied(), &*options.devices, options.threads_per_rank, apart)?;
-    Ok(Setup { hosts: Some(hosts), ..setup(program, data, options, here.iter().copied())? })
+    Ok(setup(program, data, options, here.iter().copied(), Some(hosts))?)
 }

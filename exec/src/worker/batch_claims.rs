@@ -23,8 +23,6 @@ const CLAIM: u32 = 13;
 const ANSWER: u32 = 14;
 /// Request of a rank that needs no more batches.
 const NO_MORE: u64 = u64::MAX;
-/// Answer when no batch is left; batches are numbered from 1.
-const NOTHING: u64 = 0;
 /// Interval between retries of a rank that waits for its turn, where the driver is in its own process.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -168,8 +166,7 @@ impl Worker<'_> {
                     let observation = Observation { rank: *rank, iteration, at };
                     let answer = match setup.driver.lock().unwrap_or_else(PoisonError::into_inner).claim(&observation) {
                         ClaimAnswer::Wait => continue,
-                        ClaimAnswer::Nothing => NOTHING,
-                        ClaimAnswer::Take(batch) => u64::from(batch) + 1,
+                        ClaimAnswer::Take(batch) => u64::from(batch),
                     };
                     (*requested, moved) = (None, true);
                     words.post_send(self.transport, scratch, (*rank, ANSWER, answer))?;
@@ -185,27 +182,25 @@ impl Worker<'_> {
         Ok(moved)
     }
 
-    /// Requests a batch for the current iteration; `None` when none is left.
-    pub(super) fn claim(&mut self) -> Result<Option<u32>, ExecError> {
+    /// Requests a batch for the current iteration, which is a number within it.
+    pub(super) fn claim(&mut self) -> Result<u32, ExecError> {
         let (rank, iteration) = (self.transport.rank().0, self.iteration);
         if let BatchClaims::Requests(words) = &mut self.claims {
             words.post_receive(self.transport, &self.memory.scratch, (0, ANSWER))?;
             words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, u64::from(iteration)))?;
             self.wait_until(|worker| !worker.has_claim_in_flight())?;
             let BatchClaims::Requests(words) = &self.claims else { unreachable!("a rank stays where it is") };
-            let answer = words.word(&self.memory.scratch);
-            return Ok((answer != NOTHING).then(|| answer as u32 - 1));
+            return Ok(words.word(&self.memory.scratch) as u32);
         }
-        let answer = Cell::new(ClaimAnswer::Wait);
+        let answer = Cell::new(None);
         self.wait_napping(NAP, |worker| {
             let observation = Observation { rank, iteration, at: worker.now() };
-            answer.set(worker.driver(|driver| driver.claim(&observation)));
-            answer.get() != ClaimAnswer::Wait
+            if let ClaimAnswer::Take(batch) = worker.driver(|driver| driver.claim(&observation)) {
+                answer.set(Some(batch));
+            }
+            answer.get().is_some()
         })?;
-        match answer.get() {
-            ClaimAnswer::Take(batch) => Ok(Some(batch)),
-            ClaimAnswer::Wait | ClaimAnswer::Nothing => Ok(None),
-        }
+        Ok(answer.get().expect("waited for"))
     }
 
     /// Sends the final message, or waits until all learners have sent theirs.
@@ -250,7 +245,7 @@ impl Worker<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use lockstep_models::{Bucket, Job, random_model};
+    use lockstep_models::{Assignment, Bucket, Job, random_model};
 
     use super::*;
     use crate::data::Dataset;
@@ -279,6 +274,10 @@ mod tests {
             let each = 4 * program.accumulate;
             let all: Vec<_> = (0..5).flat_map(|iteration| (0..each).map(move |batch| (iteration, batch))).collect();
             assert_eq!(batches, all, "{hosts:?}");
+            for claim in done.claims.iter().filter(|_| program.averaging.unwrap().assignment == Assignment::FirstCome) {
+                let owner = (claim.micro_batch / program.accumulate) as usize;
+                assert_eq!(hosts[owner], hosts[claim.rank as usize], "{claim:?}");
+            }
             let replay = RunOptions { observer: &(), replay: Some(&done.claims), ..options };
             assert_eq!(run(&program, &data, &replay).unwrap().state_sha256, done.state_sha256);
             let again = on_threads(&program, &data, &replay, Some(&hosts)).unwrap();

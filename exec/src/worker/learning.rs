@@ -68,7 +68,7 @@ impl Worker<'_> {
         let run_length = RunLength { global_batch: program.update_batch(of.range.start), ..*run_length };
         let sgd = options.optimizer.step(batch, &run_length);
         let (again, moved) = (repetition > 0, iteration != self.without_momentum);
-        let numbers = StepNumbers { sgd, learned: self.learned, again, moved };
+        let numbers = StepNumbers { sgd, again, moved };
         let own = program.own_part(&of.range, of.shared, self.transport.rank().0);
         // Most models have no multipliers: then this is one part, the whole range.
         let multiplied = if of.formula.learns() { &*self.multiplied } else { &[] };
@@ -79,24 +79,16 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Selects the micro-batch of a repetition: the rank's own, or the one that it claims; false if none is left.
-    pub(super) fn begin_repetition(&mut self, repetition: u32, claimed: bool) -> Result<bool, ExecError> {
+    /// Selects the micro-batch of a repetition: the rank's own, or the one that it claims.
+    pub(super) fn begin_repetition(&mut self, repetition: u32, claimed: bool) -> Result<(), ExecError> {
         let rank = self.transport.rank().0;
         self.micro_batch = if claimed {
             // A rank with exchange work left is not free to claim.
             while self.progress()? {}
-            let Some(micro_batch) = self.claim()? else { return Ok(false) };
-            micro_batch
+            self.claim()?
         } else {
             self.setup.program.source(rank) * self.setup.program.accumulate + repetition
         };
-        self.learned = true;
-        Ok(true)
-    }
-
-    /// Skips the remaining repetitions of `body`.
-    pub(super) fn leave_out(&mut self, body: impl Iterator<Item = TaskId>) {
-        let iterations = u64::from(self.iteration) + 1;
-        body.for_each(|task| self.done[task] = iterations * u64::from(self.needs[task].1));
+        Ok(())
     }
 }

@@ -1,9 +1,7 @@
-//! Tests learners of several processes with first-come assignment: each batch is learned once, the slow learner gets
-//! fewest, and a replay of the claims, on threads or in processes, trains the same bits.
+//! Tests learners of several processes with first-come assignment: each batch is learned once and by a learner of its
+//! process, each learner gets equally many, and a replay of the claims, on threads or in processes, trains the same
+//! bits.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::process::parent_id;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use lockstep_models::{Bucket, Claim, Job, random_model};
 use lockstep_topology::{Rank, Time};
 
 /// Batches of each learner in an iteration.
-const TAU: u64 = 4;
+const TAU: u32 = 4;
 const STEPS: u32 = 5;
 /// Kind of the messages that carry claims.
 const CLAIMS: u32 = 5;
@@ -29,29 +27,23 @@ pub(crate) fn claims(processes: &mut Processes, hosts: &[u32]) {
     let program = job.program().unwrap();
     let (data, _) = Dataset::load("synthetic:400", &program.model).unwrap();
 
-    // All processes have one parent, whose process id names a file that they share: a byte for each batch taken.
-    let taken = std::env::temp_dir().join(format!("lockstep-claims-{}", parent_id()));
-    let each = u64::from(learners) * TAU;
-    let slow = OnLoad(|rank: u32| {
-        OpenOptions::new().append(true).create(true).open(&taken).unwrap().write_all(&[0]).unwrap();
-        let so_far = || fs::metadata(&taken).unwrap().len();
-        let number = so_far();
-        // Learner 1 continues when the others have taken the rest of the iteration's batches, however fast they are.
-        while rank == 1 && so_far() < number.next_multiple_of(each) {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    });
+    let each = learners * TAU;
+    let slow = OnLoad(|rank: u32| std::thread::sleep(Duration::from_millis(if rank == 1 { 2 } else { 0 })));
     let options = RunOptions { steps: STEPS, warm_up: 0, seed: 3, observer: &slow, ..RunOptions::default() };
     let done = run_processes(processes, hosts, &program, &data, &options).unwrap();
     let record = share(processes, hosts, done.as_ref().map(|done| done.claims.as_slice()));
     let replay = RunOptions { observer: &(), replay: Some(&record), ..options };
     let again = run_processes(processes, hosts, &program, &data, &replay).unwrap();
     let Some(done) = done else { return };
-    fs::remove_file(&taken).unwrap();
     let mut batches: Vec<(u32, u32)> = record.iter().map(|claim| (claim.iteration, claim.micro_batch)).collect();
     batches.sort_unstable();
-    assert!(batches.into_iter().eq((0..STEPS).flat_map(|step| (0..each as u32).map(move |batch| (step, batch)))));
-    assert!(record.iter().filter(|claim| claim.rank == 1).count() <= STEPS as usize, "{record:?}");
+    assert!(batches.into_iter().eq((0..STEPS).flat_map(|step| (0..each).map(move |batch| (step, batch)))));
+    for claim in &record {
+        let owner = claim.micro_batch / TAU;
+        assert_eq!(hosts[owner as usize], hosts[claim.rank as usize], "a process takes its own batches: {claim:?}");
+        let same = record.iter().filter(|other| (other.iteration, other.rank) == (claim.iteration, claim.rank));
+        assert_eq!(same.count() as u32, TAU, "{record:?}");
+    }
     let again = again.expect("rank 0 has a result of each run");
     let on_threads = run(&program, &data, &replay).unwrap();
     for other in [&again, &on_threads] {

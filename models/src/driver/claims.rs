@@ -1,9 +1,10 @@
 //! Assigns the micro-batches of an iteration to ranks that claim them: first come, first served, round-robin, or from a
-//! record.
+//! record. Each rank gets equally many (Koliousis et al. 2019, §4.3: one learning task for each model replica).
 
 use lockstep_topology::{InputError, Time};
 
 use super::Observation;
+use super::pools::Pools;
 
 /// A micro-batch that a rank got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +24,6 @@ pub struct Claim {
 pub enum ClaimAnswer {
     /// This one, as a number within the iteration's global batch.
     Take(u32),
-    /// None: this iteration has no more for it.
-    Nothing,
     /// None yet: it is another rank's turn. The rank asks again.
     Wait,
 }
@@ -32,12 +31,11 @@ pub enum ClaimAnswer {
 /// The rule by which micro-batches are assigned.
 #[derive(Debug, Clone)]
 enum Rule {
-    /// First come, first served.
+    /// First come, first served, within a pool.
     FirstCome {
-        /// Micro-batches in an iteration.
-        batches: u32,
-        /// By iteration, how many are taken.
-        taken: Vec<u32>,
+        pools: Pools,
+        /// By pool, then by iteration: how many are taken.
+        taken: Vec<Vec<u32>>,
     },
     /// Round-robin, to each rank its own.
     InTurn {
@@ -61,14 +59,15 @@ pub(super) struct Claims {
 impl Default for Claims {
     /// None for any rank.
     fn default() -> Claims {
-        Claims::first_come(0)
+        Claims::first_come(Pools::default())
     }
 }
 
 impl Claims {
-    /// `batches` micro-batches an iteration, first come, first served.
-    pub(super) fn first_come(batches: u32) -> Claims {
-        Claims { rule: Rule::FirstCome { batches, taken: Vec::new() }, record: Vec::new() }
+    /// First come, first served, from the ranks' pools.
+    pub(super) fn first_come(pools: Pools) -> Claims {
+        let taken = vec![Vec::new(); pools.count()];
+        Claims { rule: Rule::FirstCome { pools, taken }, record: Vec::new() }
     }
 
     /// `each` micro-batches an iteration for each of `workers` ranks, round-robin: one for every rank in rank order,
@@ -77,9 +76,10 @@ impl Claims {
         Claims { rule: Rule::InTurn { workers, each, given: 0 }, record: Vec::new() }
     }
 
-    /// What `record` says, for `workers` ranks.
-    pub(super) fn replay(batches: u32, workers: u32, steps: u32, record: &[Claim]) -> Result<Claims, InputError> {
+    /// What `record` says, for `workers` ranks with `each` micro-batches an iteration.
+    pub(super) fn replay(each: u32, workers: u32, steps: u32, record: &[Claim]) -> Result<Claims, InputError> {
         let wrong = |value: String, message: &str| Err(InputError::flag("replay", value, message));
+        let batches = workers * each;
         let mut seen = vec![false; batches as usize * steps as usize];
         let mut replayed = vec![Vec::new(); workers as usize];
         for claim in record.iter().filter(|claim| claim.iteration < steps) {
@@ -99,8 +99,29 @@ impl Claims {
             let text = format!("iteration {iteration}, micro-batch {batch}");
             return wrong(text, "is missing in the log: replay no more steps than it was written with");
         }
-        replayed.iter_mut().for_each(|of_rank| of_rank.reverse());
+        for (rank, of_rank) in replayed.iter_mut().enumerate() {
+            let mut got = vec![0; steps as usize];
+            of_rank.iter().for_each(|(iteration, _)| got[*iteration as usize] += 1);
+            if let Some(iteration) = got.iter().position(|got| *got != each) {
+                let message = format!(
+                    "has {} micro-batches in the log, and each learner takes {each} an iteration: record a new log with \
+                     --driver-log (earlier versions gave fast learners more)",
+                    got[iteration]
+                );
+                return wrong(format!("iteration {iteration}, rank {rank}"), &message);
+            }
+            of_rank.sort_by_key(|(iteration, _)| *iteration);
+            of_rank.reverse();
+        }
         Ok(Claims { rule: Rule::Replay(replayed), record: Vec::new() })
+    }
+
+    /// The pools, where batches are assigned first come, first served.
+    pub(super) fn pools(&self) -> Option<&Pools> {
+        match &self.rule {
+            Rule::FirstCome { pools, .. } if pools.count() > 0 => Some(pools),
+            _ => None,
+        }
     }
 
     /// Whether it answers from a record.
@@ -116,29 +137,23 @@ impl Claims {
         }
     }
 
-    /// The answer to a rank that is free.
+    /// The answer to a rank that is free; it asks as often in an iteration as it has micro-batches.
     pub(super) fn take(&mut self, observation: &Observation) -> ClaimAnswer {
         let Observation { rank, iteration, at } = *observation;
         let turn = self.turn();
         let micro_batch = match &mut self.rule {
             Rule::Replay(by_rank) => {
-                let of_rank = by_rank.get_mut(rank as usize);
-                let Some((_, micro_batch)) = of_rank.and_then(|all| all.pop_if(|(of, _)| *of == iteration)) else {
-                    return ClaimAnswer::Nothing;
-                };
-                micro_batch
+                let next = by_rank[rank as usize].pop_if(|(of, _)| *of == iteration);
+                next.expect("a rank asks for its own share of an iteration").1
             }
-            Rule::FirstCome { batches, taken } => {
-                let index = iteration as usize;
+            Rule::FirstCome { pools, taken } => {
+                let pool = pools.of(rank);
+                let (taken, index) = (&mut taken[pool as usize], iteration as usize);
                 if taken.len() <= index {
                     taken.resize(index + 1, 0);
                 }
-                let next = taken[index];
-                if next >= *batches {
-                    return ClaimAnswer::Nothing;
-                }
                 taken[index] += 1;
-                next
+                pools.batch(pool, taken[index] - 1)
             }
             Rule::InTurn { workers, each, given } => {
                 if turn != Some(rank) {
@@ -168,12 +183,15 @@ mod tests {
         claims.take(&Observation { rank, iteration, at: Time(u64::from(rank)) })
     }
 
-    fn ask(claims: &mut Claims, iteration: u32, rank: u32) -> Option<u32> {
+    fn ask(claims: &mut Claims, iteration: u32, rank: u32) -> u32 {
         match answer(claims, iteration, rank) {
-            ClaimAnswer::Take(micro_batch) => Some(micro_batch),
-            ClaimAnswer::Nothing => None,
+            ClaimAnswer::Take(micro_batch) => micro_batch,
             ClaimAnswer::Wait => panic!("no learner waits where there are no turns"),
         }
+    }
+
+    fn one_pool(workers: u32, each: u32) -> Claims {
+        Claims::first_come(Pools::new(workers, each, |_| 0))
     }
 
     #[test]
@@ -186,42 +204,58 @@ mod tests {
         assert_eq!(got, [Wait, Take(0), Wait, Take(2), Take(1), Wait, Take(3), Wait, Take(0), Take(2)]);
         assert_eq!((claims.turn(), claims.record().len()), (Some(0), 6));
         // A replay need not wait.
-        let mut replay = Claims::replay(4, 2, 1, claims.record()).unwrap();
-        assert_eq!([1, 1, 0, 0].map(|rank| ask(&mut replay, 0, rank)), [Some(2), Some(3), Some(0), Some(1)]);
+        let mut replay = Claims::replay(2, 2, 1, claims.record()).unwrap();
+        assert_eq!([1, 1, 0, 0].map(|rank| ask(&mut replay, 0, rank)), [2, 3, 0, 1]);
     }
 
     #[test]
-    fn the_first_to_ask_is_served_first() {
-        let mut claims = Claims::first_come(3);
+    fn the_first_to_ask_gets_the_first_batch() {
+        let mut claims = one_pool(2, 2);
         // Rank 1 is fast, and is in the next iteration before rank 0 has asked at all.
-        assert_eq!([1, 1, 0, 1].map(|rank| ask(&mut claims, 0, rank)), [Some(0), Some(1), Some(2), None]);
-        assert_eq!((ask(&mut claims, 1, 1), ask(&mut claims, 0, 0), ask(&mut claims, 1, 0)), (Some(0), None, Some(1)));
+        assert_eq!([1, 1].map(|rank| ask(&mut claims, 0, rank)), [0, 1]);
+        assert_eq!((ask(&mut claims, 1, 1), ask(&mut claims, 0, 0), ask(&mut claims, 1, 0)), (0, 2, 1));
         assert_eq!(claims.record().len(), 5);
+    }
+
+    /// Ranks 0 and 2 are of one process, rank 1 of another: each process has its own ranks' batches.
+    #[test]
+    fn a_process_takes_its_own_batches() {
+        let mut claims = Claims::first_come(Pools::new(3, 2, |rank| [7, 3, 7][rank as usize]));
+        assert_eq!([2, 1, 2, 0, 1, 0].map(|rank| ask(&mut claims, 0, rank)), [0, 2, 1, 4, 3, 5]);
     }
 
     proptest! {
         #[test]
-        fn a_record_replays_in_any_order_of_requests(
-            asks in prop::collection::vec(0u32..4, 200), batches in 1u32..9, backwards: bool,
+        fn each_takes_equally_many_and_a_record_replays_in_any_order_of_requests(
+            asks in prop::collection::vec(0u32..4, 200), each in 1u32..5, processes in 1u32..4, backwards: bool,
         ) {
-            // Each rank asks until it gets no more, iteration by iteration.
-            let mut claims = Claims::first_come(batches);
-            let mut at = [0u32; 4];
-            for rank in asks.into_iter().chain((0..4).flat_map(|rank| [rank; 40])) {
-                if at[rank as usize] < 4 && ask(&mut claims, at[rank as usize], rank).is_none() {
-                    at[rank as usize] += 1;
+            // Each rank asks for its share, iteration by iteration.
+            let mut claims = Claims::first_come(Pools::new(4, each, |rank| rank % processes));
+            let mut asked = [0u32; 4];
+            for rank in asks.into_iter().chain((0..4).flat_map(|rank| [rank; 20])) {
+                let asked = &mut asked[rank as usize];
+                if *asked < 4 * each {
+                    ask(&mut claims, *asked / each, rank);
+                    *asked += 1;
                 }
             }
             let record = claims.record().to_vec();
-            prop_assert_eq!(record.len() as u32, 4 * batches);
-            let mut replay = Claims::replay(batches, 4, 4, &record).unwrap();
+            let of_rank = |rank: u32, iteration: u32| -> Vec<u32> {
+                let own = record.iter().filter(|c| (c.rank, c.iteration) == (rank, iteration));
+                own.map(|c| c.micro_batch).collect()
+            };
+            for iteration in 0..4 {
+                let mut all: Vec<u32> = (0..4).flat_map(|rank| of_rank(rank, iteration)).collect();
+                all.sort_unstable();
+                prop_assert!(all.into_iter().eq(0..4 * each));
+            }
+            let mut replay = Claims::replay(each, 4, 4, &record).unwrap();
             let ranks: Vec<u32> = if backwards { (0..4).rev().collect() } else { (0..4).collect() };
             for rank in ranks {
                 for iteration in 0..4 {
-                    let wanted: Vec<u32> = record.iter().filter(|c| (c.rank, c.iteration) == (rank, iteration))
-                        .map(|c| c.micro_batch).collect();
-                    let got: Vec<u32> = std::iter::from_fn(|| ask(&mut replay, iteration, rank)).collect();
-                    prop_assert_eq!(got, wanted);
+                    prop_assert_eq!(of_rank(rank, iteration).len() as u32, each);
+                    let got: Vec<u32> = (0..each).map(|_| ask(&mut replay, iteration, rank)).collect();
+                    prop_assert_eq!(got, of_rank(rank, iteration));
                 }
             }
         }
@@ -235,11 +269,21 @@ mod tests {
             (vec![claim(0, 0, 0), claim(0, 1, 0)], "is given twice"),
             (vec![claim(0, 2, 0), claim(0, 1, 1)], "none of this program"),
             (vec![claim(0, 1, 0), claim(0, 1, 2)], "none of this program"),
+            (vec![claim(0, 1, 0), claim(0, 1, 1)], "rank 0: has 0 micro-batches in the log"),
         ] {
-            let error = Claims::replay(2, 2, 1, &record).unwrap_err().to_string();
+            let error = Claims::replay(1, 2, 1, &record).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
+        // Earlier versions let a fast learner take the batches of a slow one.
+        let taken_over = [(0, 0, 0), (0, 0, 1), (0, 1, 2), (0, 1, 3), (1, 1, 0), (1, 0, 1), (1, 1, 2), (1, 1, 3)];
+        let record: Vec<Claim> = taken_over.map(|(iteration, rank, batch)| claim(iteration, rank, batch)).to_vec();
+        let error = Claims::replay(2, 2, 2, &record).unwrap_err().to_string();
+        assert!(
+            error.contains("iteration 1, rank 0: has 1 micro-batches") && error.contains("--driver-log"),
+            "{error}"
+        );
+        assert!(Claims::replay(2, 2, 1, &record).is_ok());
         // Later iterations of a longer log do not matter.
-        assert!(Claims::replay(2, 2, 1, &[claim(0, 0, 0), claim(1, 0, 0), claim(0, 0, 1)]).is_ok());
+        assert!(Claims::replay(1, 2, 1, &[claim(0, 0, 0), claim(1, 0, 0), claim(0, 1, 1)]).is_ok());
     }
 }

@@ -15,8 +15,8 @@ use super::{Lowering, bucket_name, devices};
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer,
-    Pass, Phase, Sharding, Stream, Task, TaskId,
+    After, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer, Pass, Phase,
+    Sharding, Stream, Task, TaskId,
 };
 
 /// The tasks of a role, as far as they are built.
@@ -63,8 +63,7 @@ impl<'a> Tasks<'a> {
     pub(super) fn run(mut self) -> Vec<Task> {
         let (micro, step) = (self.of_scope(&[Scope::MicroBatch]), self.of_scope(&[Scope::Step]));
         let claimed = self.of.job.claims();
-        let repetitions = |averaging: Averaging| averaging.repetitions(self.of.job.workers);
-        let count = self.of.job.averaging().map_or(self.of.job.micro_batches(), repetitions);
+        let count = self.of.job.micro_batches();
         let repeat = (claimed || count > 1)
             .then(|| self.task("micro-batches".into(), Op::Repeat { count, body: 0, claimed }, Vec::new()));
         match self.of.sharding {

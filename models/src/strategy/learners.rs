@@ -88,7 +88,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
     let beside = |formula, range| on(Stream::Synchronisation, formula, range, false);
     // A gradient is applied when the next repetition begins; the last one is applied, with the correction, after the
     // repetitions.
-    let several = averaging.repetitions(job.workers) > 1;
+    let several = averaging.period > 1;
     let whole = 0..model.parameter_elements();
     let descend = several.then(|| graph.node(on(Stream::Compute, descend(), whole, true), Scope::MicroBatch));
     let axes = if two_levels { DEVICES.or(LEARNERS) } else { LEARNERS };

@@ -40,24 +40,26 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn start_input(&mut self, rank: u32) -> Result<(), InputError> {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
-        for number in 0..STREAMS {
+        for stream in 0..STREAMS {
             let state = &self.ranks[rank as usize];
-            let InputStream { cursor, busy, ended, .. } = state.input[number];
-            let Some(task) = cursor.task(&role.input[number]) else { continue };
-            let waits = state.missing(role, task, cursor).next().is_some();
+            let InputStream { cursor, busy, ended, .. } = state.input[stream];
+            let Some(task) = cursor.task(&role.input[stream]) else { continue };
+            let number = role.tasks[task as usize].run(cursor.iteration, cursor.repetition);
+            let full = stream == 0 && self.ring.as_ref().is_some_and(|ring| !ring.has_room(rank, number));
+            let waits = full || state.missing(role, task, cursor).next().is_some();
             if busy.is_some() || waits || cursor.iteration >= self.driver.steps() {
                 continue;
             }
-            let latency = if number == UPLOAD { self.upload_latencies.get(state.jobs as usize) } else { None };
+            let latency = if stream == UPLOAD { self.upload_latencies.get(state.jobs as usize) } else { None };
             let latency = latency.copied().unwrap_or(Time::ZERO);
-            let before = number.checked_sub(1).and_then(|before| state.input[before].ended);
+            let before = stream.checked_sub(1).and_then(|before| state.input[before].ended);
             let at_once = before == Some(self.now) && ended < before;
-            let stream = &mut self.ranks[rank as usize].input[number];
-            (stream.busy, stream.at_once) = (Some(self.now), at_once);
+            let begun = &mut self.ranks[rank as usize].input[stream];
+            (begun.busy, begun.at_once) = (Some(self.now), at_once);
             if latency > Time::ZERO {
                 self.events.push(self.now + latency, Event::Flow(rank));
             } else {
-                self.begin_input(rank, number)?;
+                self.begin_input(rank, stream)?;
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use super::path::Peer;
 use super::{Engine, Job};
 use crate::fluid::Fluid;
 use crate::noise::{Noise, Place};
-use crate::plan::{Cursor, Plan, RolePlan, Slot};
+use crate::plan::{Cursor, Plan, RolePlan, Slot, TaskPlan};
 use crate::platform::Platform;
 use crate::trace::TraceWork;
 
@@ -54,6 +54,8 @@ pub(crate) struct Rank {
     synchronisation_ready: Option<Time>,
     /// The last repetition whose batch it has claimed, as iteration and repetition.
     claimed: Option<(u32, u32)>,
+    /// Whether learners prepare batches for each other.
+    pub(super) shares: bool,
     /// Runs of each task that are done, over iterations and repetitions.
     pub(crate) done: Vec<u64>,
     /// Exchanges in flight.
@@ -94,6 +96,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 ready: None,
                 synchronisation_ready: None,
                 claimed: None,
+                shares: false,
                 done: vec![0; role_plan.tasks.len()],
                 flights: Vec::new(),
                 changed: true,
@@ -142,8 +145,11 @@ impl Rank {
         task: u32,
         cursor: Cursor,
     ) -> impl Iterator<Item = u32> + 'p {
-        let needs = &role.tasks[task as usize].needs;
-        let open = move |need: &&Need| self.done[need.task] < need.runs(cursor.iteration, cursor.repetition);
+        let TaskPlan { needs, of_pool, .. } = &role.tasks[task as usize];
+        let of_pool = of_pool.filter(|_| self.shares);
+        let open = move |need: &&Need| {
+            Some(need.task) != of_pool && self.done[need.task] < need.runs(cursor.iteration, cursor.repetition)
+        };
         needs.iter().filter(open).map(|need| need.task as u32)
     }
 
@@ -163,16 +169,6 @@ impl Rank {
         through(self.compute, &role.compute)
             && through(self.exchange, &role.exchange)
             && through(self.receive, &role.receive)
-    }
-
-    /// Counts the rest of the repeated part of a stream that contains `position` as done, in `iteration`.
-    fn leave_out(&mut self, role: &RolePlan, (stream, position): (&[Slot], u32), iteration: u32) {
-        for left in &stream[position as usize..] {
-            self.done[left.task as usize] = role.tasks[left.task as usize].run(iteration + 1, 0);
-            if left.repeat.is_some() {
-                break;
-            }
-        }
     }
 
     /// The exchange of a stream that starts next, if it can start now.
@@ -216,6 +212,7 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn start_ready(&mut self, rank: u32) -> Result<(), InputError> {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
+        self.start_freed()?;
         while std::mem::take(&mut self.ranks[rank as usize].changed) {
             self.start_input(rank)?;
             loop {
@@ -244,6 +241,7 @@ impl<F: Fluid> Engine<'_, F> {
         state.done[span.task as usize] += 1;
         state.changed = true;
         self.record.add(state.role, span);
+        self.hand_on(rank, span.task);
         self.resources.fluid.ended(span.iteration);
         self.touch(2 * rank);
         if !self.role(rank).synchronisation.is_empty() {
@@ -262,7 +260,8 @@ impl<F: Fluid> Engine<'_, F> {
             let task = state.compute.task(&role.compute)?;
             let uploaded_by = role.tasks[task as usize].uploaded_by;
             let waits_for = {
-                let mut missing = state.missing(role, task, state.compute);
+                let of_others = uploaded_by.filter(|_| self.ring.as_ref().is_some_and(|ring| !ring.has(rank)));
+                let mut missing = state.missing(role, task, state.compute).chain(of_others);
                 (missing.next(), missing.next())
             };
             let state = &mut self.ranks[rank as usize];
@@ -282,8 +281,8 @@ impl<F: Fluid> Engine<'_, F> {
         self.ranks[rank as usize].ready
     }
 
-    /// Claims the batch of the repetition that `rank` is about to begin, and skips what is left out: repetitions
-    /// without a batch, and tasks that the first one does not do. False while it is not its turn.
+    /// Claims the batch of the repetition that `rank` is about to begin, and skips tasks that the first one does not do.
+    /// False while it is not its turn.
     fn pass_over(&mut self, rank: u32) -> bool {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
@@ -293,31 +292,20 @@ impl<F: Fluid> Engine<'_, F> {
             let Some(slot) = role.compute.get(position as usize) else { return true };
             let task = &role.tasks[slot.task as usize];
             if slot.claims && state.claimed != Some((iteration, repetition)) {
-                if state.missing(role, slot.task, cursor).next().is_some() {
+                // It claims a batch before that is ready.
+                if state.missing(role, slot.task, cursor).any(|other| Some(other) != task.uploaded_by) {
                     return true;
                 }
                 let answer = self.driver.claim(&Observation { rank, iteration, at: self.now });
-                if answer == ClaimAnswer::Wait {
-                    return false;
+                let ClaimAnswer::Take(batch) = answer else { return false };
+                if let (Some(ring), Some(pools)) = (&mut self.ring, self.driver.pools()) {
+                    ring.take(rank, pools.preparer(iteration, batch));
                 }
+                let state = &mut self.ranks[rank as usize];
                 state.claimed = Some((iteration, repetition));
                 // A rank that waits for its turn checks again.
                 if let Some(next) = self.driver.turn() {
                     self.touch(2 * next);
-                }
-                let state = &mut self.ranks[rank as usize];
-                if answer == ClaimAnswer::Nothing {
-                    state.compute.leave(&role.compute);
-                    state.leave_out(role, (&role.compute, position), iteration);
-                    // Requests of these repetitions are dropped.
-                    for (number, stream) in role.input.iter().enumerate().filter(|(_, stream)| !stream.is_empty()) {
-                        let cursor = &mut state.input[number].cursor;
-                        let position = cursor.position;
-                        cursor.leave(stream);
-                        state.leave_out(role, (stream, position), iteration);
-                    }
-                    state.changed = true;
-                    continue;
                 }
             }
             if !task.skips_first || repetition > 0 {

@@ -15,7 +15,7 @@ use super::{Apart, RolePlan, Slot};
 pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     // Tasks of the synchronisation stream are not sorted here.
     // Nor are tasks that read, decode and upload ahead, which take cores and links from messages.
-    if role.tasks[task as usize].per_iteration != 1 || !role.synchronisation.is_empty() || role.reads_ahead {
+    if role.tasks[task as usize].per_iteration != 1 || !role.synchronisation.is_empty() || role.reads_ahead > 0 {
         return None;
     }
     let (before, after) = (before(role, task), after(role, task));

@@ -123,9 +123,9 @@ fn learners_repeat_and_claim() {
     assert_eq!((repeat(&fixed), fixed.global_batch()), (Some((3, 12, false)), 192));
     assert_eq!(fixed.roles[0].tasks[1].name, "descend conv1..dense2");
     assert!(matches!(fixed.roles[0].tasks[1].op, Op::Elementwise(Elementwise { skips_first: true, .. })));
-    assert_eq!(repeat(&program("sma:tau=3:first-come", 4, |_| ())), Some((12, 12, true)));
-    assert_eq!(repeat(&program("sma:first-come", 4, |_| ())), Some((4, 12, true)));
-    // In turn each takes its own three, but requests its turn before each.
+    assert_eq!(repeat(&program("sma:tau=3:first-come", 4, |_| ())), Some((3, 12, true)));
+    assert_eq!(repeat(&program("sma:first-come", 4, |_| ())), Some((1, 11, true)));
+    // Each takes three, either way, and asks for each.
     assert_eq!(repeat(&program("sma:tau=3:round-robin", 4, |_| ())), Some((3, 12, true)));
     assert_eq!(repeat(&program("sma:round-robin", 4, |_| ())), Some((1, 11, true)));
     assert_eq!(repeat(&program("sma", 4, |_| ())), None);
