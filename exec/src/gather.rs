@@ -1,6 +1,6 @@
 //! Gathers the results of all ranks on rank 0, over the transport of the run.
 
-use lockstep_models::{AccuracyMonitor, Periodic, PeriodicSpan, Span};
+use lockstep_models::{AccuracyMonitor, Claim, Periodic, PeriodicSpan, Span};
 use lockstep_topology::{Rank, Time};
 
 use crate::exchange::ExchangeTraffic;
@@ -29,26 +29,58 @@ pub(crate) struct RankResult {
 /// All ranks' results in rank order, on rank 0; `None` elsewhere.
 pub(crate) fn gather(end: &mut dyn Transport, own: RankResult) -> Result<Option<Vec<RankResult>>, TransportError> {
     if end.rank().0 != 0 {
-        let words = encode(&own);
-        control::send(end, Rank(0), LENGTH, words.len() as u64)?;
-        send(end, &words)?;
+        send(end, &encode(&own))?;
         return Ok(None);
     }
     let mut all = vec![own];
     for rank in 1..end.ranks() {
-        let length = control::receive(end, Rank(rank), LENGTH)? as usize;
-        all.push(decode(&receive(end, Rank(rank), length)?));
+        all.push(decode(rank, &receive(end, Rank(rank))?));
     }
     Ok(Some(all))
 }
 
+/// The claims of all ranks on rank 0, in the order of their times; `None` elsewhere. `own` are those of this rank.
+pub(crate) fn gather_claims(end: &mut dyn Transport, own: &[Claim]) -> Result<Option<Vec<Claim>>, TransportError> {
+    if end.rank().0 != 0 {
+        send(end, &claims_to_words(own))?;
+        return Ok(None);
+    }
+    let mut all = own.to_vec();
+    for rank in 1..end.ranks() {
+        all.extend(claims_of(rank, &receive(end, Rank(rank))?));
+    }
+    Ok(Some(in_order(all)))
+}
+
+/// Claims in the order of their times.
+pub(crate) fn in_order(mut claims: Vec<Claim>) -> Vec<Claim> {
+    claims.sort_by_key(|claim| (claim.at, claim.rank, claim.iteration));
+    claims
+}
+
+/// The claims of one rank.
+fn claims_to_words(claims: &[Claim]) -> Vec<u64> {
+    claims.iter().flat_map(|one| [u64::from(one.iteration) | u64::from(one.micro_batch) << 32, one.at.0]).collect()
+}
+
+fn claims_of(rank: u32, words: &[u64]) -> impl Iterator<Item = Claim> {
+    words.chunks_exact(2).map(move |word| Claim {
+        iteration: word[0] as u32,
+        rank,
+        micro_batch: (word[0] >> 32) as u32,
+        at: Time(word[1]),
+    })
+}
+
 /// Words are sent as bit patterns of fp32 elements; copying does not change them.
 fn send(end: &mut dyn Transport, words: &[u64]) -> Result<(), TransportError> {
+    control::send(end, Rank(0), LENGTH, words.len() as u64)?;
     let halves = words.iter().flat_map(|word| control::words(*word));
     control::send_elements(end, Rank(0), CONTENT, halves.collect())
 }
 
-fn receive(end: &mut dyn Transport, from: Rank, words: usize) -> Result<Vec<u64>, TransportError> {
+fn receive(end: &mut dyn Transport, from: Rank) -> Result<Vec<u64>, TransportError> {
+    let words = control::receive(end, from, LENGTH)? as usize;
     let halves = control::receive_elements(end, from, CONTENT, 2 * words)?;
     Ok(halves.chunks_exact(2).map(control::value).collect())
 }
@@ -70,6 +102,7 @@ fn encode(rank_result: &RankResult) -> Vec<u64> {
     list(outcome.periodic.iter().map(|run| run.kind as u64).collect());
     list(outcome.periodic.iter().flat_map(|run| of_span(&run.span)).collect());
     list(outcome.losses.iter().map(|loss| loss.to_bits()).collect());
+    list(claims_to_words(&outcome.claims));
     for sent in [&outcome.sent, &outcome.periodic_sent] {
         list(sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]).collect());
     }
@@ -82,7 +115,7 @@ fn encode(rank_result: &RankResult) -> Vec<u64> {
     words
 }
 
-fn decode(words: &[u64]) -> RankResult {
+fn decode(rank: u32, words: &[u64]) -> RankResult {
     let mut rest = &words[3..];
     let mut list = || {
         let (now, later) = rest[1..].split_at(rest[0] as usize);
@@ -106,6 +139,7 @@ fn decode(words: &[u64]) -> RankResult {
         spans,
         periodic: periodic.collect(),
         losses: list().iter().map(|bits| f64::from_bits(*bits)).collect(),
+        claims: claims_of(rank, list()).collect(),
         sent: list().chunks_exact(2).map(traffic).collect(),
         periodic_sent: list().chunks_exact(2).map(traffic).collect(),
         moves: words[1] == 1,
@@ -142,6 +176,7 @@ mod tests {
             spans: vec![span; rank as usize],
             periodic: vec![PeriodicSpan { kind: Periodic::Evaluation, span }; 2 * rank as usize],
             losses: vec![0.1 * f64::from(rank), f64::NAN],
+            claims: vec![Claim { iteration: 1 << 31, rank, micro_batch: 7, at: Time(u64::MAX) }; rank as usize],
             evaluations: Vec::new(),
             restarts: Vec::new(),
             accuracy_monitor: AccuracyMonitor::default(),

@@ -16,7 +16,7 @@ use crate::data::{Dataset, Parts, Sampler};
 use crate::error::ExecError;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
-use crate::gather::{RankResult, gather};
+use crate::gather::{RankResult, gather, in_order};
 use crate::periodic::{PeriodicPrograms, collect};
 use crate::pin::Pins;
 use crate::process_outcome::ProcessOutcome;
@@ -116,7 +116,6 @@ fn setup<'a>(
         guard: Guard::new(Flights::new(program, first, here.into_iter()), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
         replay,
-        hosts,
         accuracy_monitor: options
             .start
             .map_or_else(|| AccuracyMonitor::new(target), |state| state.accuracy_monitor.with_target(target)),
@@ -144,8 +143,10 @@ fn body(
     let mut outcome = Worker::new(setup, end, memory, clock)?.run()?;
     flight.begin_aside(Aside::Barrier, outcome.losses.len() as u32, setup.guard.flights.now());
     let after = if align { clock::offset(end, clock)? } else { before };
-    let periodic = outcome.periodic.iter_mut().map(|run| &mut run.span);
-    let clock_residual_s = clock::align(outcome.spans.iter_mut().chain(periodic), before, after);
+    let spans = outcome.spans.iter_mut().chain(outcome.periodic.iter_mut().map(|run| &mut run.span));
+    let times = spans.flat_map(|span| [&mut span.ready, &mut span.start, &mut span.end]);
+    let times = times.chain(outcome.claims.iter_mut().map(|claim| &mut claim.at));
+    let clock_residual_s = clock::align(times, before, after);
     let shared = setup.program.shared_models(end.rank().0);
     let (mut statistics, mut weights, mut reference) = (Vec::new(), Vec::new(), Vec::new());
     let (mut fingerprint, mut part_fingerprint, mut average) = (None, None, None);
@@ -262,11 +263,12 @@ fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: Proc
     let losses = (0..steps).map(loss).collect();
     let mut spans = Vec::new();
     let (mut periodic, mut periodic_traffic) = (Vec::new(), Vec::new());
-    let mut traffic = Vec::new();
+    let (mut traffic, mut claims) = (Vec::new(), Vec::new());
     let direct_messages = rank_results.iter().map(|rank_result| rank_result.outcome.direct).sum();
     for rank_result in rank_results {
         spans.extend(rank_result.outcome.spans);
         periodic.extend(rank_result.outcome.periodic);
+        claims.extend(rank_result.outcome.claims);
         traffic.push(rank_result.outcome.sent);
         periodic_traffic.push(rank_result.outcome.periodic_sent);
     }
@@ -281,7 +283,7 @@ fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: Proc
         weights_sha256: hex(weights.words()),
         state_sha256: hex(state.words()),
         parameters,
-        claims: setup.claims(steps as u32),
+        claims: setup.claims(steps as u32, in_order(claims)),
         restarts,
         first: setup.first,
         stopped,

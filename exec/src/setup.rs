@@ -76,12 +76,10 @@ pub(crate) struct Setup<'a> {
     pub run_length: RunLength,
     /// Flight recorders and stall limit.
     pub guard: Guard<'a>,
-    /// Called by all ranks of the process; with several processes only rank 0's receives claims from others.
+    /// Called by all ranks of the process.
     pub driver: Mutex<Driver>,
     /// Claims to be replayed, if any.
     pub replay: Option<&'a [Claim]>,
-    /// The process of each rank, if there are several.
-    pub hosts: Option<&'a [u32]>,
     /// Rank 0's decisions from accuracies.
     pub accuracy_monitor: AccuracyMonitor,
     /// The programs of the work between steps.

@@ -22,8 +22,8 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use lockstep_models::{
-    AccuracyMonitor, Decision, Driver, Multiplied, Need, Observation, Op, PeriodicSpan, Role, RunControl, Span, Stream,
-    TaskId,
+    AccuracyMonitor, Claim, Decision, Driver, Multiplied, Need, Observation, Op, PeriodicSpan, Role, RunControl, Span,
+    Stream, TaskId,
 };
 use lockstep_topology::Time;
 
@@ -35,7 +35,6 @@ use crate::replica::Evaluation;
 use crate::setup::Setup;
 use crate::snapshot::{Log, Order};
 use crate::transport::Transport;
-use batch_claims::BatchClaims;
 use deferred::Deferred;
 use exchanges::Slot;
 use learning::Beside;
@@ -48,6 +47,8 @@ pub(crate) struct Outcome {
     pub periodic: Vec<PeriodicSpan>,
     /// By iteration: the sum of sample losses, one sum per worker whose loss this rank computes.
     pub losses: Vec<f64>,
+    /// The micro-batches that it has claimed.
+    pub claims: Vec<Claim>,
     /// Evaluations at the ends of epochs; on rank 0 alone.
     pub evaluations: Vec<Evaluation>,
     /// Steps since training began after which learners restarted from the average model.
@@ -88,8 +89,6 @@ pub(crate) struct Worker<'a> {
     granted: u32,
     /// The synchronisation stream.
     beside: Beside,
-    /// How this rank claims batches.
-    claims: BatchClaims,
     spans: Vec<Span>,
     /// The sums of all iterations, [`losses_of`](lockstep_models::Program::losses_of) each.
     losses: Vec<f64>,
@@ -150,7 +149,6 @@ impl<'a> Worker<'a> {
             contexts: role.order().map_or(Vec::new(), |order| order.contexts()),
             granted: 0,
             beside: Beside::new(beside.map(|(task, _)| task).collect()),
-            claims: BatchClaims::Local,
             spans: Vec::new(),
             losses: Vec::new(),
             deferred: Deferred::default(),
@@ -173,7 +171,6 @@ impl<'a> Worker<'a> {
         for (task, exchange) in role.exchanges() {
             worker.prepare(numbers[task].unwrap_or_default(), task, exchange)?;
         }
-        worker.open_claims()?;
         Ok(worker)
     }
 
@@ -223,11 +220,10 @@ impl<'a> Worker<'a> {
         self.collect_finished(0)?;
         self.wait_until(Worker::is_idle)?;
         self.end_orders()?;
-        self.close_claims()?;
         self.leave_groups()?;
         let Log { evaluations, restarts, .. } = log;
         let (accuracy_monitor, moves) = (self.accuracy_monitor.clone(), self.without_momentum != self.iteration);
-        let (sent, direct, losses) = (self.sent(), self.direct_messages(), self.losses);
+        let (sent, direct, claims, losses) = (self.sent(), self.direct_messages(), self.claims(), self.losses);
         let (spans, periodic, periodic_sent) = (self.spans, self.periodic, self.periodic_sent);
         Ok(Outcome {
             sent,
@@ -236,6 +232,7 @@ impl<'a> Worker<'a> {
             spans,
             periodic,
             losses,
+            claims,
             evaluations,
             restarts,
             accuracy_monitor,

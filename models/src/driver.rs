@@ -60,16 +60,15 @@ impl Driver {
     }
 
     /// The same, for the ranks of `program`, each in the process that `process` says: those that claim batches get an
-    /// iteration's micro-batches round-robin, or first come, first served within a process, unless replaying.
+    /// iteration's micro-batches within their process, round-robin or first come, first served, unless replaying.
     pub fn serving(self, program: &Program, process: impl Fn(u32) -> u32) -> Driver {
         if self.claims.replays() {
             return self;
         }
+        let pools = || Pools::new(program.workers(), program.accumulate, process);
         let claims = match program.averaging.map(|averaging| averaging.assignment) {
-            Some(Assignment::FirstCome) => {
-                Claims::first_come(Pools::new(program.workers(), program.accumulate, process))
-            }
-            Some(Assignment::RoundRobin) => Claims::in_turn(program.workers(), program.accumulate),
+            Some(Assignment::FirstCome) => Claims::first_come(pools()),
+            Some(Assignment::RoundRobin) => Claims::in_turn(pools()),
             Some(Assignment::Own) | None => Claims::default(),
         };
         Driver { claims, ..self }
@@ -114,9 +113,9 @@ impl Driver {
         self.claims.pools()
     }
 
-    /// The next rank of a round-robin assignment; others wait for it.
-    pub fn turn(&self) -> Option<u32> {
-        self.claims.turn()
+    /// The next rank of a round-robin assignment in the process of `rank`; its others wait for it.
+    pub fn turn(&self, rank: u32) -> Option<u32> {
+        self.claims.turn(rank)
     }
 
     /// All claims so far that got a micro-batch, in the order in which they were made.

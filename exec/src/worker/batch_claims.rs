@@ -1,197 +1,41 @@
-//! Assigns batches to learners in other processes through messages to rank 0, which holds the only driver.
+//! Assigns batches to learners: each process has a driver for its own, so a claim needs no message.
 //!
-//! A request is one word sent to rank 0, and the answer is one word back. Rank 0 has no thread for this: it polls for
-//! requests where it polls for all messages, between two compute tasks and while it waits, and answers those that have
-//! arrived before it takes a batch itself. An out-of-turn request is answered at its turn. Meanwhile the requesting
-//! rank makes progress on its exchanges. At the end each learner sends a final message: it requests no more.
+//! Claims are collected on rank 0 when the state is saved and at the end.
 
 use std::cell::Cell;
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use lockstep_models::{Claim, ClaimAnswer, Observation};
-use lockstep_topology::Rank;
 
 use super::{Setup, Worker};
-use crate::arena::Arena;
 use crate::error::ExecError;
-use crate::transport::{Combine, RecvId, RegionMut, SendId, Tag, Transport, TransportError, control};
 
-/// Kind of the messages that request a batch.
-const CLAIM: u32 = 13;
-/// Kind of the messages that assign one.
-const ANSWER: u32 = 14;
-/// Request of a rank that needs no more batches.
-const NO_MORE: u64 = u64::MAX;
-/// Interval between retries of a rank that waits for its turn, where the driver is in its own process.
+/// Interval between retries of a rank that waits for its turn.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A rank's part in assigning batches.
-pub(super) enum BatchClaims {
-    /// The driver is in the same process, and no other process requests batches from it.
-    Local,
-    /// Rank 0, with one entry per learner in another process.
-    Serves(Vec<Claimant>),
-    /// Requests batches from rank 0.
-    Requests(Words),
-}
-
-/// Rank 0's state for one learner.
-pub(super) struct Claimant {
-    rank: u32,
-    /// The iteration for which a batch is requested, while it is another rank's turn.
-    requested: Option<u32>,
-    words: Words,
-}
-
-/// One word to send and one to receive, in the rank's scratch memory, which outlives the transport.
-pub(super) struct Words {
-    arena: usize,
-    send: Option<SendId>,
-    receive: Option<RecvId>,
-}
-
-impl Words {
-    fn new(scratch: &mut Vec<Arena>) -> Words {
-        scratch.push(Arena::new(vec![0.0; 4]));
-        Words { arena: scratch.len() - 1, send: None, receive: None }
-    }
-
-    fn post_send(
-        &mut self,
-        end: &mut dyn Transport,
-        scratch: &[Arena],
-        (to, kind, word): (u32, u32, u64),
-    ) -> Result<(), TransportError> {
-        let arena = &scratch[self.arena];
-        // SAFETY: no message is in flight on this half, as `is_sent` checked.
-        unsafe { arena.slice_mut(0..2) }.copy_from_slice(&control::words(word));
-        self.send = Some(end.post_send(Rank(to), Tag::control(kind), arena.region(0..2).read())?);
-        Ok(())
-    }
-
-    fn post_receive(
-        &mut self,
-        end: &mut dyn Transport,
-        scratch: &[Arena],
-        (from, kind): (u32, u32),
-    ) -> Result<(), TransportError> {
-        let into = scratch[self.arena].region(2..4);
-        let id = end.post_recv(Rank(from), Tag::control(kind), into, Combine::Copy, RegionMut::empty())?;
-        self.receive = Some(id);
-        Ok(())
-    }
-
-    /// Whether the last send is complete, or there was none.
-    fn is_sent(&mut self, end: &mut dyn Transport) -> Result<bool, TransportError> {
-        if let Some(id) = self.send
-            && end.send_done(id)?
-        {
-            self.send = None;
-        }
-        Ok(self.send.is_none())
-    }
-
-    /// The word that was received; returned once.
-    fn received(&mut self, end: &mut dyn Transport, scratch: &[Arena]) -> Result<Option<u64>, TransportError> {
-        let Some(id) = self.receive else { return Ok(None) };
-        if !end.recv_done(id)? {
-            return Ok(None);
-        }
-        self.receive = None;
-        Ok(Some(self.word(scratch)))
-    }
-
-    /// The word that was received last.
-    fn word(&self, scratch: &[Arena]) -> u64 {
-        // SAFETY: nothing is being received, as `received` checked.
-        control::value(unsafe { scratch[self.arena].slice(2..4) })
-    }
-
-    fn is_idle(&self) -> bool {
-        self.send.is_none() && self.receive.is_none()
-    }
-}
-
 impl Setup<'_> {
-    /// Which learner got which micro-batch in the first `iterations`. Complete on rank 0's process, partial elsewhere.
-    pub(crate) fn claims(&self, iterations: u32) -> Vec<Claim> {
-        match self.replay.filter(|_| self.hosts.is_some()) {
-            // Each process replays the record by itself.
-            Some(record) => record.iter().filter(|claim| claim.iteration < iterations).copied().collect(),
-            // A rank that panicked with the lock held has ended the run.
-            None => self.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default(),
+    /// Which learner got which micro-batch in the first `iterations`; `all` are the claims of all ranks.
+    pub(crate) fn claims(&self, iterations: u32, mut all: Vec<Claim>) -> Vec<Claim> {
+        if let Some(record) = self.replay {
+            all = record.to_vec();
         }
+        all.retain(|claim| claim.iteration < iterations);
+        all
     }
 }
 
 impl Worker<'_> {
-    /// Sets up this rank's part and posts the first receives.
-    pub(super) fn open_claims(&mut self) -> Result<(), TransportError> {
-        let (program, rank) = (self.setup.program, self.transport.rank().0);
-        let requests = program.claims() && rank < program.workers() && !self.driver(|driver| driver.replays());
-        let Some(hosts) = self.setup.hosts.filter(|_| requests) else { return Ok(()) };
-        if rank > 0 {
-            if hosts[rank as usize] != hosts[0] {
-                self.claims = BatchClaims::Requests(Words::new(&mut self.memory.scratch));
-            }
-            return Ok(());
-        }
-        let mut claimants = Vec::new();
-        for rank in (1..program.workers()).filter(|rank| hosts[*rank as usize] != hosts[0]) {
-            let mut words = Words::new(&mut self.memory.scratch);
-            words.post_receive(self.transport, &self.memory.scratch, (rank, CLAIM))?;
-            claimants.push(Claimant { rank, requested: None, words });
-        }
-        self.claims = BatchClaims::Serves(claimants);
-        Ok(())
+    /// This rank's claims so far.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        let rank = self.transport.rank().0;
+        let driver = self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        driver.record().iter().filter(|claim| claim.rank == rank).copied().collect()
     }
 
-    /// Answers requests that have arrived and are in turn, or checks for the answer to this rank's own. Returns whether
-    /// anything moved. The transport must have been polled.
-    pub(super) fn serve_claims(&mut self) -> Result<bool, TransportError> {
-        let (at, setup) = (self.now(), self.setup);
-        let scratch = &self.memory.scratch;
-        let mut moved = false;
-        match &mut self.claims {
-            BatchClaims::Local => {}
-            BatchClaims::Serves(claimants) => {
-                for Claimant { rank, requested, words } in claimants {
-                    if requested.is_none() && words.is_sent(self.transport)? {
-                        let claim = words.received(self.transport, scratch)?;
-                        *requested = claim.filter(|claim| *claim != NO_MORE).map(|iteration| iteration as u32);
-                        moved |= claim.is_some();
-                    }
-                    let Some(iteration) = *requested else { continue };
-                    let observation = Observation { rank: *rank, iteration, at };
-                    let answer = match setup.driver.lock().unwrap_or_else(PoisonError::into_inner).claim(&observation) {
-                        ClaimAnswer::Wait => continue,
-                        ClaimAnswer::Take(batch) => u64::from(batch),
-                    };
-                    (*requested, moved) = (None, true);
-                    words.post_send(self.transport, scratch, (*rank, ANSWER, answer))?;
-                    words.post_receive(self.transport, scratch, (*rank, CLAIM))?;
-                }
-            }
-            BatchClaims::Requests(words) => {
-                let waits = words.send.is_some();
-                moved = words.is_sent(self.transport)? && waits;
-                moved |= words.received(self.transport, scratch)?.is_some();
-            }
-        }
-        Ok(moved)
-    }
-
-    /// Requests a batch for the current iteration, which is a number within it.
+    /// Takes a batch for the current iteration, which is a number within it.
     pub(super) fn claim(&mut self) -> Result<u32, ExecError> {
         let (rank, iteration) = (self.transport.rank().0, self.iteration);
-        if let BatchClaims::Requests(words) = &mut self.claims {
-            words.post_receive(self.transport, &self.memory.scratch, (0, ANSWER))?;
-            words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, u64::from(iteration)))?;
-            self.wait_until(|worker| !worker.has_claim_in_flight())?;
-            let BatchClaims::Requests(words) = &self.claims else { unreachable!("a rank stays where it is") };
-            return Ok(words.word(&self.memory.scratch) as u32);
-        }
         let answer = Cell::new(None);
         self.wait_napping(NAP, |worker| {
             let observation = Observation { rank, iteration, at: worker.now() };
@@ -203,41 +47,11 @@ impl Worker<'_> {
         Ok(answer.get().expect("waited for"))
     }
 
-    /// Sends the final message, or waits until all learners have sent theirs.
-    pub(super) fn close_claims(&mut self) -> Result<(), ExecError> {
-        if let BatchClaims::Requests(words) = &mut self.claims {
-            words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, NO_MORE))?;
-        }
-        self.wait_until(|worker| !worker.has_claim_in_flight())
-    }
-
-    /// The ranks whose messages are missing: rank 0 for a rank that requests from it; otherwise, while no exchange
-    /// runs, the rank whose turn it is, and after the last iteration those that have not sent their final message.
-    pub(super) fn missing_claims(&self) -> Vec<u32> {
-        let is_through = self.iteration == self.granted;
-        match &self.claims {
-            BatchClaims::Requests(words) => {
-                if words.is_idle() {
-                    Vec::new()
-                } else {
-                    vec![0]
-                }
-            }
-            _ if self.slots.iter().any(|slot| slot.running) => Vec::new(),
-            BatchClaims::Serves(claimants) if is_through => {
-                claimants.iter().filter(|claimant| !claimant.words.is_idle()).map(|claimant| claimant.rank).collect()
-            }
-            _ => self.driver(|driver| driver.turn()).into_iter().collect(),
-        }
-    }
-
-    /// Whether a request or an answer is in flight or still expected.
-    pub(super) fn has_claim_in_flight(&self) -> bool {
-        match &self.claims {
-            BatchClaims::Local => false,
-            BatchClaims::Serves(claimants) => claimants.iter().any(|claimant| !claimant.words.is_idle()),
-            BatchClaims::Requests(words) => !words.is_idle(),
-        }
+    /// While no exchange runs, the rank whose turn it is.
+    pub(super) fn missing_claims(&self) -> Option<u32> {
+        let rank = self.transport.rank().0;
+        let idle = self.slots.iter().all(|slot| !slot.running);
+        self.driver(|driver| driver.turn(rank)).filter(|turn| idle && *turn != rank)
     }
 }
 
@@ -255,7 +69,7 @@ mod tests {
 
     /// Each batch is assigned once whatever processes the learners run in, and a replay trains the same bits.
     #[test]
-    fn claims_by_message_equal_local_claims() {
+    fn claims_are_of_the_own_process_and_are_replayed() {
         let slow = OnLoad(|rank: u32| std::thread::sleep(Duration::from_millis(if rank == 2 { 3 } else { 0 })));
         for (strategy, hosts) in [
             ("sma:tau=2:first-come", [0, 1, 2, 3]),

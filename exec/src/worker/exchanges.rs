@@ -151,7 +151,7 @@ impl Worker<'_> {
     /// Starts exchanges that are ready and advances those in flight; returns whether one started or ended.
     pub(super) fn progress(&mut self) -> Result<bool, ExecError> {
         self.transport.poll()?;
-        let mut moved = self.serve_claims()?;
+        let mut moved = false;
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             let (task, started) = (slot.task, slot.started);

@@ -15,6 +15,7 @@ use super::Worker;
 use super::waiting::NAP;
 use crate::error::ExecError;
 use crate::flight::Aside;
+use crate::gather::gather_claims;
 use crate::periodic::{Collected, collected};
 use crate::snapshot::{Log, ORDERS, Order, Snapshot};
 use crate::state::{Position, State};
@@ -109,17 +110,19 @@ impl Worker<'_> {
         self.wait_until(Worker::is_idle)?;
         let record = self.flight.begin_aside(Aside::Saving, self.iteration, self.now());
         let (rank, program) = (self.transport.rank().0, &self.setup.periodic.checkpoint);
+        let own = self.claims();
+        let claims = if self.setup.program.claims() { gather_claims(self.transport, &own)? } else { None };
+        let claims = self.setup.claims(self.iteration, claims.unwrap_or_default());
         if rank < program.ranks() {
             let collected = self.collect(Periodic::Checkpoint, program)?;
             let role = &program.roles[program.role_of(rank)];
             if let Some(save) = role.tasks.iter().position(|task| matches!(task.op, Op::Save { .. })) {
                 self.timed(Periodic::Checkpoint, (save, 0), |worker| {
                     let state = worker.state(steps, &collected)?;
-                    let claims = worker.setup.claims(worker.iteration);
                     worker.setup.options.observer.keep(Snapshot {
                         steps,
                         state,
-                        log: Log { claims, ..log.clone() },
+                        log: Log { claims: claims.clone(), ..log.clone() },
                     })?;
                     Ok(())
                 })?;

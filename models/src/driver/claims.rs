@@ -37,13 +37,11 @@ enum Rule {
         /// By pool, then by iteration: how many are taken.
         taken: Vec<Vec<u32>>,
     },
-    /// Round-robin, to each rank its own.
+    /// Round-robin within a pool, to each rank its own.
     InTurn {
-        workers: u32,
-        /// Micro-batches of each in an iteration.
-        each: u32,
-        /// How many have been assigned since the run began.
-        given: u64,
+        pools: Pools,
+        /// By pool: how many have been assigned since the run began.
+        given: Vec<u64>,
     },
     /// By rank, its iterations and micro-batches, in reverse order.
     Replay(Vec<Vec<(u32, u32)>>),
@@ -70,10 +68,10 @@ impl Claims {
         Claims { rule: Rule::FirstCome { pools, taken }, record: Vec::new() }
     }
 
-    /// `each` micro-batches an iteration for each of `workers` ranks, round-robin: one for every rank in rank order,
-    /// then a second one, and so on.
-    pub(super) fn in_turn(workers: u32, each: u32) -> Claims {
-        Claims { rule: Rule::InTurn { workers, each, given: 0 }, record: Vec::new() }
+    /// Round-robin within each pool: one for every rank in rank order, then a second one, and so on.
+    pub(super) fn in_turn(pools: Pools) -> Claims {
+        let given = vec![0; pools.count()];
+        Claims { rule: Rule::InTurn { pools, given }, record: Vec::new() }
     }
 
     /// What `record` says, for `workers` ranks with `each` micro-batches an iteration.
@@ -129,18 +127,18 @@ impl Claims {
         matches!(self.rule, Rule::Replay(_))
     }
 
-    /// The rank of the next micro-batch, where they are assigned round-robin.
-    pub(super) fn turn(&self) -> Option<u32> {
-        match self.rule {
-            Rule::InTurn { workers, given, .. } => Some((given % u64::from(workers)) as u32),
-            _ => None,
-        }
+    /// The rank that gets the next micro-batch of the pool of `rank`, where they are assigned round-robin.
+    pub(super) fn turn(&self, rank: u32) -> Option<u32> {
+        let Rule::InTurn { pools, given } = &self.rule else { return None };
+        let pool = pools.of(rank);
+        let ranks = pools.ranks(pool);
+        Some(ranks[(given[pool as usize] % ranks.len() as u64) as usize])
     }
 
     /// The answer to a rank that is free; it asks as often in an iteration as it has micro-batches.
     pub(super) fn take(&mut self, observation: &Observation) -> ClaimAnswer {
         let Observation { rank, iteration, at } = *observation;
-        let turn = self.turn();
+        let turn = self.turn(rank);
         let micro_batch = match &mut self.rule {
             Rule::Replay(by_rank) => {
                 let next = by_rank[rank as usize].pop_if(|(of, _)| *of == iteration);
@@ -155,13 +153,15 @@ impl Claims {
                 taken[index] += 1;
                 pools.batch(pool, taken[index] - 1)
             }
-            Rule::InTurn { workers, each, given } => {
+            Rule::InTurn { pools, given } => {
                 if turn != Some(rank) {
                     return ClaimAnswer::Wait;
                 }
-                let round = *given / u64::from(*workers);
+                let (pool, each) = (pools.of(rank), pools.each());
+                let given = &mut given[pool as usize];
+                let round = *given / pools.ranks(pool).len() as u64;
                 *given += 1;
-                rank * *each + (round % u64::from(*each)) as u32
+                rank * each + (round % u64::from(each)) as u32
             }
         };
         self.record.push(Claim { iteration, rank, micro_batch, at });
@@ -197,15 +197,25 @@ mod tests {
     #[test]
     fn a_learner_out_of_turn_waits() {
         // Two ranks with two batches each: 0 and 1 are rank 0's, 2 and 3 rank 1's.
-        let mut claims = Claims::in_turn(2, 2);
+        let mut claims = Claims::in_turn(Pools::new(2, 2, |_| 0));
         let asked = [(0, 1), (0, 0), (0, 0), (0, 1), (0, 0), (1, 0), (0, 1), (1, 1), (1, 0), (1, 1)];
         let got = asked.map(|(iteration, rank)| answer(&mut claims, iteration, rank));
         use ClaimAnswer::{Take, Wait};
         assert_eq!(got, [Wait, Take(0), Wait, Take(2), Take(1), Wait, Take(3), Wait, Take(0), Take(2)]);
-        assert_eq!((claims.turn(), claims.record().len()), (Some(0), 6));
+        assert_eq!((claims.turn(1), claims.record().len()), (Some(0), 6));
         // A replay need not wait.
         let mut replay = Claims::replay(2, 2, 1, claims.record()).unwrap();
         assert_eq!([1, 1, 0, 0].map(|rank| ask(&mut replay, 0, rank)), [2, 3, 0, 1]);
+    }
+
+    /// Ranks 0 and 2 are of one process, rank 1 of another, which waits for none of them.
+    #[test]
+    fn turns_are_within_a_process() {
+        let mut claims = Claims::in_turn(Pools::new(3, 1, |rank| rank % 2));
+        let got = [(0, 1), (1, 1), (0, 2), (0, 0), (0, 2)].map(|(iteration, rank)| answer(&mut claims, iteration, rank));
+        use ClaimAnswer::{Take, Wait};
+        assert_eq!(got, [Take(1), Take(1), Wait, Take(0), Take(2)]);
+        assert_eq!([0, 1, 2].map(|rank| claims.turn(rank)), [Some(0), Some(1), Some(0)]);
     }
 
     #[test]

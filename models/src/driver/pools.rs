@@ -1,4 +1,4 @@
-//! Divides the micro-batches of first-come learners into pools, one for each process, and says who prepares which.
+//! Divides the micro-batches of learners that claim them into pools, one for each process, and says who prepares which.
 //!
 //! A pool's batches are taken in order by whichever of its learners is free (Koliousis et al. 2019, §4.3). They are
 //! prepared in that order too, into a ring with room for some batches a learner (§4.5): of k learners the j-th prepares
@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// The pools of micro-batches that ranks share: the ranks of a process take those of each other, and no others.
+/// The pools of micro-batches that ranks share: the ranks of a process wait for, and take those of, each other and no others.
 ///
 /// ```
 /// # use lockstep_models::Pools;
@@ -51,6 +51,11 @@ impl Pools {
     /// Number of pools.
     pub fn count(&self) -> usize {
         self.ranks.len()
+    }
+
+    /// Micro-batches of each rank in an iteration.
+    pub fn each(&self) -> u32 {
+        self.each
     }
 
     /// The ranks of a pool, in order.

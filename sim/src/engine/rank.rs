@@ -304,7 +304,7 @@ impl<F: Fluid> Engine<'_, F> {
                 let state = &mut self.ranks[rank as usize];
                 state.claimed = Some((iteration, repetition));
                 // A rank that waits for its turn checks again.
-                if let Some(next) = self.driver.turn() {
+                if let Some(next) = self.driver.turn(rank) {
                     self.touch(2 * next);
                 }
             }
