@@ -123,7 +123,7 @@ impl Tuner {
     /// Takes the images per second of each device since the last barrier, and returns the learners of each for what
     /// follows. The first observation decides whether devices are tuned together: "on a server with homogeneous GPUs,
     /// the auto-tuner may measure only the throughput of a single GPU to adapt the number of learners for all GPUs"
-    /// (§4.4), so a single figure stands for all of them. Once converged it always returns the same.
+    /// (§4.4), so a single figure represents all of them. Once converged it always returns the same.
     pub fn observe(&mut self, throughput: &[f64]) -> Vec<u32> {
         if self.converged() {
             return self.learners();

@@ -295,7 +295,7 @@ mod tests {
                 first += count;
                 RankRange { first: first - count, count: *count }
             });
-            let by_first = Parts { partition: Partition { nodes: of_nodes.collect(), ..each.partition.clone() }, ..each.clone() };
+            let by_first = Parts { partition: Partition { nodes: of_nodes.collect(), ..each.partition.clone() }, ..each };
             let shuffles = each.shuffles_before(step);
             for node in &by_first.partition.nodes {
                 let held = by_first.held(node.first, shuffles);
