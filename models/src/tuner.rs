@@ -174,8 +174,8 @@ impl Tuner {
     }
 
     /// A summary for people of what it observed and what it chose: `learners per device and images/s of each device:
-    /// 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`. Devices that are tuned separately have a figure
-    /// each: `1+1: 100.0+40.0`.
+    /// 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`. Devices that are tuned separately have a
+    /// figure each: `1+1: 100.0+40.0`.
     pub fn trail(&self) -> String {
         let apart = self.devices == Devices::Apart;
         let list = |all: &[u32]| if apart { joined(all, u32::to_string) } else { all[0].to_string() };
