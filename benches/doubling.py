@@ -92,7 +92,7 @@ KINDS = [
     ("prototxt", "m.prototxt", prototxt, 8_000, "models check m.prototxt"),
     ("ONNX", "m.onnx", onnx, 8_000, "models check m.onnx"),
     ("cluster TOML", "c.toml", cluster, 4_000, "clusters check c.toml"),
-    ("NCCL's XML", "t.xml", topology, 1_000, "clusters import t.xml --gpu a100-sxm-80gb"),
+    ("NCCL's XML", "t.xml", topology, 1_000, "clusters import t.xml --gpu h100-sxm"),
     ("sweep file", "s.toml", sweep, 4_000, "sim sweep s.toml --max-points 1"),
     ("rows of a sweep", "s.csv", None, 500, "sim sweep rows.toml --out s.csv --max-points 100000"),
 ]

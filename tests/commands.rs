@@ -207,7 +207,8 @@ fn an_interrupt_prints_the_results_so_far() {
         .expect("the binary runs");
     // Progress reports when the first row is done.
     let lines = std::io::BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    let mut lines = lines.inspect(|line| assert!(line.starts_with("predicting: "), "{line}"));
+    let is_progress = |line: &String| line.starts_with("predicting: ") || line.ends_with(" so far");
+    let mut lines = lines.inspect(|line| assert!(is_progress(line), "{line}"));
     assert!(lines.any(|line| line.contains("left; now lenet") && !line.ends_with("1 rank x 1")));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(killed.success());

@@ -185,8 +185,8 @@ fn devices_of_unequal_speed_are_tuned_separately() {
     assert!(text.contains(", slow: devices differ and are tuned separately"), "{text}");
 }
 
-/// The decisions of a log with a figure for each device are repeated with unequal numbers of learners, on threads and in
-/// processes that mpirun started, and train the same bits.
+/// The decisions of a log with a figure for each device are repeated with unequal numbers of learners, on threads and
+/// in processes that mpirun started, and train the same bits.
 #[test]
 fn a_log_of_unequal_devices_trains_the_same_bits_on_threads_and_processes() {
     let folder = folder("tuning-log");

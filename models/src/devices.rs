@@ -48,8 +48,8 @@ pub struct DeviceRates {
 
 impl DeviceRates {
     /// The rates in the counted steps of `timeline`, of devices with these numbers of learners, which are neighbours.
-    /// `claims`: the batches that learners got, where they claim them. `threshold`: the share below which rates count as
-    /// equal. `None` where spans of a device are missing, since too many were to be kept.
+    /// `claims`: the batches that learners got, where they claim them. `threshold`: the share below which rates count
+    /// as equal. `None` where spans of a device are missing, since too many were to be kept.
     ///
     /// Devices differ where the lower quartile of the slowest one's time per image exceeds the upper quartile of the
     /// fastest one's by more than the threshold.

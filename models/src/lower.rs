@@ -12,8 +12,8 @@ use std::sync::Arc;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::{
-    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, Piece, Program, RankRange, Role, Shard,
-    Sharding, Stages, Task, passes,
+    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, Piece, Program, RankRange, Role,
+    Shard, Sharding, Stages, Task, passes,
 };
 
 use crate::graph::Tensor;

@@ -123,7 +123,7 @@ impl Tuner {
     /// Takes the images per second of each device since the last barrier, and returns the learners of each for what
     /// follows. The first observation decides whether devices are tuned together: "on a server with homogeneous GPUs,
     /// the auto-tuner may measure only the throughput of a single GPU to adapt the number of learners for all GPUs"
-    /// (§4.4), so a single figure stands for all of them. Once converged it always returns the same.
+    /// (§4.4), so a single figure represents all of them. Once converged it always returns the same.
     pub fn observe(&mut self, throughput: &[f64]) -> Vec<u32> {
         if self.converged() {
             return self.learners();
@@ -174,8 +174,8 @@ impl Tuner {
     }
 
     /// A summary for people of what it observed and what it chose: `learners per device and images/s of each device:
-    /// 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`. Devices that are tuned separately have a figure
-    /// each: `1+1: 100.0+40.0`.
+    /// 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`. Devices that are tuned separately have a
+    /// figure each: `1+1: 100.0+40.0`.
     pub fn trail(&self) -> String {
         let apart = self.devices == Devices::Apart;
         let list = |all: &[u32]| if apart { joined(all, u32::to_string) } else { all[0].to_string() };

@@ -11,7 +11,7 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{ErrorPlace, InputError, Lines, nearest};
+use crate::{ErrorPlace, InputError, LineIndex, nearest};
 pub use entry::Entry;
 
 /// Longest piece of a file that an error repeats, in characters.
@@ -29,7 +29,7 @@ pub struct SourceText<'a> {
 /// A parsed file.
 pub struct Document<'a> {
     source: SourceText<'a>,
-    lines: Lines,
+    lines: LineIndex,
     tree: Spanned<DeTable<'a>>,
 }
 
@@ -37,7 +37,7 @@ pub struct Document<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Parsed<'a> {
     source: SourceText<'a>,
-    lines: &'a Lines,
+    lines: &'a LineIndex,
 }
 
 impl<'a> Parsed<'a> {
@@ -74,7 +74,7 @@ impl<'a> SourceText<'a> {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             self.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
         })?;
-        Ok(Document { source: self, lines: Lines::of(self.text), tree })
+        Ok(Document { source: self, lines: LineIndex::of(self.text), tree })
     }
 
     /// An error about the text at `span`.

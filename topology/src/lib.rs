@@ -7,7 +7,7 @@ pub mod cluster;
 pub mod collective;
 pub mod document;
 mod input_error;
-mod lines;
+mod line_index;
 mod named;
 pub mod placement;
 pub mod symmetry;
@@ -22,7 +22,7 @@ pub use collective::{
     Schedule, ScheduleError, Wait, check, shard,
 };
 pub use input_error::{ErrorPlace, InputError, nearest};
-pub use lines::Lines;
+pub use line_index::LineIndex;
 pub use named::unknown_name;
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks};
 pub use symmetry::{Fold, Levels, Permutations};

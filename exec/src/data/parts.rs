@@ -282,8 +282,8 @@ mod tests {
             }
         }
 
-        /// Where a node's first rank holds the samples of all its ranks, each worker draws what it would hold itself, and
-        /// a shuffle's moves lead from one state to the next.
+        /// Where a node's first rank holds the samples of all its ranks, each worker draws what it would hold itself,
+        /// and a shuffle's moves lead from one state to the next.
         #[test]
         fn first_ranks_hold_what_their_nodes_ranks_draw(
             nodes in prop::collection::vec(1u32..4, 1..5), whole: bool, samples in 60u32..200, step in 0u64..9, seed: u64,
@@ -295,7 +295,7 @@ mod tests {
                 first += count;
                 RankRange { first: first - count, count: *count }
             });
-            let by_first = Parts { partition: Partition { nodes: of_nodes.collect(), ..each.partition.clone() }, ..each.clone() };
+            let by_first = Parts { partition: Partition { nodes: of_nodes.collect(), ..each.partition.clone() }, ..each };
             let shuffles = each.shuffles_before(step);
             for node in &by_first.partition.nodes {
                 let held = by_first.held(node.first, shuffles);

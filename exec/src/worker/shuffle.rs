@@ -66,15 +66,15 @@ impl Store {
         &self.data
     }
 
-    /// The slots of the samples of pieces of micro-batches, which the rank holds; `None` where they are other ones after
-    /// the next shuffle.
+    /// The slots of the samples of pieces of micro-batches, which the rank holds; `None` where they are other ones
+    /// after the next shuffle.
     pub(super) fn drawn_for(&self, step: u64, pieces: &[Piece], repetition: u32) -> Option<Vec<u32>> {
         let now = self.parts.shuffles_before(step) == self.shuffles;
         now.then(|| pieces.iter().flat_map(|piece| cut(piece, self.drawn(step, piece.worker, repetition))).collect())
     }
 
-    /// The same samples as numbers in the whole set, also on a rank that does not hold them; `None` where each rank holds
-    /// its own.
+    /// The same samples as numbers in the whole set, also on a rank that does not hold them; `None` where each rank
+    /// holds its own.
     pub(super) fn numbers_of(&self, step: u64, pieces: &[Piece], repetition: u32) -> Option<Vec<u32>> {
         let drawn = |piece: &Piece| cut(piece, self.parts.drawn(step, piece.worker, repetition));
         let number = |position: u32| self.of_node[position as usize];

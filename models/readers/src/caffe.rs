@@ -12,7 +12,7 @@ mod weights;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use lockstep_topology::{ErrorPlace, InputError, Lines};
+use lockstep_topology::{ErrorPlace, InputError, LineIndex};
 
 use super::sketch::Sketch;
 use layers::Meaning;
@@ -47,7 +47,7 @@ struct Import<'a> {
 
 /// The model in `text`, the content of `file`, on samples of the shape `given` where there is one.
 pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Model, InputError> {
-    let lines = &Lines::of(text);
+    let lines = &LineIndex::of(text);
     let net = Source { file, text, lines }.read()?;
     net.allow(&[TOP])?;
     let stem = || Path::new(file).file_stem().map_or("caffe".into(), |stem| stem.to_string_lossy().into_owned());

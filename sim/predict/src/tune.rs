@@ -29,8 +29,9 @@ pub fn tune(
         let placed = experiment.with_learners(configuration, *learners).map(|mut one| one.place(cluster, experiment));
         matches!(placed, Ok(Ok(_)))
     };
-    let most = (1..=Tuner::MOST).take_while(takes).last().unwrap_or(1);
-    let most: Vec<u32> = fitting(&now, configuration.devices(), cluster).iter().map(|fit| most.min(*fit)).collect();
+    let fit = fitting(&now, configuration.devices(), cluster);
+    let most = (1..=fit.iter().copied().max().unwrap_or(1)).take_while(takes).last().unwrap_or(1);
+    let most: Vec<u32> = fit.iter().map(|fit| most.min(*fit)).collect();
     let mut tuner = Tuner::new(&most, experiment.tuner_threshold);
     loop {
         let figures = match rates(&now, &tuner, experiment, cluster, costs, setup) {

@@ -1,16 +1,16 @@
 //! Estimates the memory that the simulation of a collective takes, before it begins.
 //!
-//! A rank keeps what it has sent to each other rank, with the path there: its links, their share in the fluid solver, and
-//! its queue. So what counts is the number of pairs that exchange messages: 65,535 × 65,536 of them where 65,536 ranks send
-//! to each other directly.
+//! A rank keeps what it has sent to each other rank, with the path there: its links, their share in the fluid solver,
+//! and its queue. So what counts is the number of pairs that exchange messages: 65,535 × 65,536 of them where 65,536
+//! ranks send to each other directly.
 
 use std::collections::BTreeSet;
 
 use lockstep_topology::{Action, Bytes, InputError, Schedule};
 
-/// Bytes of a pair of ranks that exchange messages over links, and of a rank without its pairs, as measured on clusters of
-/// up to 1,024 hosts (`direct` of 256 to 1,024 ranks, `halving-doubling` and `ring` of 4,096 and 8,192): at the lower
-/// end, so that no simulation that fits is refused.
+/// Bytes of a pair of ranks that exchange messages over links, and of a rank without its pairs, as measured on clusters
+/// of up to 1,024 hosts (`direct` of 256 to 1,024 ranks, `halving-doubling` and `ring` of 4,096 and 8,192): at the
+/// lower end, so that no simulation that fits is refused.
 const PAIR: u64 = 1_300;
 const RANK: u64 = 3_000;
 

@@ -1,13 +1,14 @@
 //! Translates Caffe's layers, one by one.
 
 pub(super) mod data;
+mod fields;
 mod ignored;
 
 use lockstep_topology::InputError;
 
 use super::text::{Field, Message};
+use fields::{FILLER, OTHERS};
 pub(super) use ignored::ignored;
-use ignored::{FILLER, OTHERS};
 use lockstep_models::layer::{Attributes, Init, Inits, KINDS};
 use lockstep_models::{Layer, Shape};
 
@@ -170,15 +171,13 @@ fn read_by(filler: &str) -> Option<&'static [(&'static str, Option<&'static str>
 fn filler_reads(filler: &Message<'_>) -> Result<(), InputError> {
     let read = read_by(filler.text("type")?).unwrap_or(&[]);
     for field in filler.fields() {
-        match read.iter().find(|(name, _)| *name == field.name) {
-            Some((_, Some(only))) => match only.parse::<f32>() {
-                Ok(only) if field.number()? != only => return Err(field.error(format!("must be {only} here"))),
-                Err(_) if field.word()? != *only => {
-                    return Err(field.error(format!("must be {only} for this type here")));
-                }
-                _ => {}
-            },
-            Some(_) | None => {}
+        let Some((_, Some(only))) = read.iter().find(|(name, _)| *name == field.name) else { continue };
+        let is_it = match only.parse::<f32>() {
+            Ok(only) => field.number()? == only,
+            Err(_) => field.word()? == *only,
+        };
+        if !is_it {
+            return Err(field.error(format!("must be {only} for this type here")));
         }
     }
     Ok(())

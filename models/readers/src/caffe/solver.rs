@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use lockstep_models::{Decay, MomentumForm, Optimizer};
-use lockstep_topology::{Bytes, DESCRIPTION, ErrorPlace, InputError, Lines, read_text};
+use lockstep_topology::{Bytes, DESCRIPTION, ErrorPlace, InputError, LineIndex, read_text};
 
 use super::text::{Message, Source};
 use super::training::batch_size;
@@ -110,7 +110,7 @@ impl Solver {
         };
         let text = read_text(Path::new(&found), NET)
             .map_err(|error| InputError::new(place, &found, error.with_cure("name a net")))?;
-        solver.batch = batch_size(&Source { file: &found, text: &text, lines: &Lines::of(&text) }.read()?)?;
+        solver.batch = batch_size(&Source { file: &found, text: &text, lines: &LineIndex::of(&text) }.read()?)?;
         if solver.batch.is_some() {
             solver.notes.push(format!("the net's data layer: samples come from {}", ErrorPlace::Flag("data")));
         }
@@ -132,7 +132,7 @@ const NET: Bytes = Bytes(8 << 20);
 
 /// The solver, and the place where it names its net.
 fn parse(file: &str, text: &str) -> Result<(Solver, ErrorPlace), InputError> {
-    let lines = &Lines::of(text);
+    let lines = &LineIndex::of(text);
     let of = Source { file, text, lines }.read()?;
     let refused: Vec<&str> = REFUSED.iter().map(|(name, _)| *name).collect();
     let noted: Vec<&str> = NOTED.iter().flat_map(|(names, ..)| names.iter().copied()).collect();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use lockstep_topology::{ErrorPlace, InputError, Lines, nearest};
+use lockstep_topology::{ErrorPlace, InputError, LineIndex, nearest};
 
 /// Deepest nesting of messages.
 const MAX_DEPTH: u32 = 16;
@@ -47,7 +47,7 @@ const REPEATED: &[&str] = &[
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
     pub(super) text: &'a str,
-    pub(super) lines: &'a Lines,
+    pub(super) lines: &'a LineIndex,
 }
 
 /// The fields between two braces, or of the whole file.

@@ -3,7 +3,8 @@
 use lockstep_topology::InputError;
 
 use super::super::text::{Field, Message};
-use super::{COMMON, OTHERS};
+use super::COMMON;
+use super::fields::OTHERS;
 
 /// The type of a field's value.
 #[derive(Clone, Copy)]

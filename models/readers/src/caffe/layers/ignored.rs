@@ -4,62 +4,9 @@
 use lockstep_topology::InputError;
 
 use super::super::text::{Field, Message};
+use super::fields::OTHERS;
 use super::{data, is_data, read_by};
 use lockstep_models::layer::KINDS;
-
-/// The settings of layers by type (`caffe.proto`), of which a layer reads its own. Those that layers of several types
-/// read are not among them.
-pub(super) const OTHERS: &[&str] = &[
-    "accuracy_param",
-    "argmax_param",
-    "batch_norm_param",
-    "bias_param",
-    "clip_param",
-    "concat_param",
-    "contrastive_loss_param",
-    "convolution_param",
-    "crop_param",
-    "data_param",
-    "dropout_param",
-    "dummy_data_param",
-    "eltwise_param",
-    "elu_param",
-    "embed_param",
-    "exp_param",
-    "flatten_param",
-    "hdf5_data_param",
-    "hdf5_output_param",
-    "hinge_loss_param",
-    "image_data_param",
-    "infogain_loss_param",
-    "inner_product_param",
-    "input_param",
-    "log_param",
-    "lrn_param",
-    "memory_data_param",
-    "mvn_param",
-    "parameter_param",
-    "pooling_param",
-    "power_param",
-    "prelu_param",
-    "python_param",
-    "recurrent_param",
-    "reduction_param",
-    "relu_param",
-    "reshape_param",
-    "scale_param",
-    "sigmoid_param",
-    "slice_param",
-    "spp_param",
-    "swish_param",
-    "tanh_param",
-    "threshold_param",
-    "tile_param",
-    "window_data_param",
-];
-
-/// The fields of a filler (`FillerParameter`).
-pub(super) const FILLER: &[&str] = &["type", "value", "min", "max", "mean", "std", "sparse", "variance_norm"];
 
 /// The fields of a layer of that type that Caffe ignores.
 ///
