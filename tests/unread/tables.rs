@@ -37,7 +37,7 @@ pub(super) const CALLS: &[&str] = &[
     "sim curves azure-h100 --format json",
     "exec run --model mlp --data synthetic:64 --ranks 2 --batch-per-rank 4 --steps 2 --bucket layer --format json",
     "exec collective --ranks 2 --bytes 1KiB --format json",
-    "papers goyal2017 --format json",
+    "papers krizhevsky2014 --format json",
     "models list",
     "models show lenet",
     "models check lenet",

@@ -52,7 +52,7 @@ const ALL: &[ReadBeside] = &[
         key: "chunk",
         value: |e| e.chunk.map_or("auto".to_owned(), |bytes| bytes.to_string()),
         unread: |e| e.chunk.is_some() && only_libraries(e),
-        cure: "is of lockstep's own algorithms, and a library divides its buffers itself: use e.g. ring, or leave it out",
+        cure: "is of lockstep's own algorithms, and a library divides buffers itself: use e.g. ring, or leave it out",
     },
 ];
 
@@ -88,8 +88,8 @@ fn most_ranks(experiment: &Experiment) -> u64 {
 }
 
 impl Experiment {
-    /// Refuses settings that are stated and that nothing reads beside the others. What a file states outside of its arms
-    /// is read if one arm reads it.
+    /// Refuses settings that are stated and that nothing reads beside the others. What a file states outside of its
+    /// arms is read if one arm reads it.
     ///
     /// # Errors
     /// The first of them, with the cure.
@@ -128,13 +128,13 @@ impl Experiment {
             return Ok(());
         }
         if is_flag("sampling") && self.sampling != Sampling::OneShuffle {
-            let message = "decides which samples a rank draws, which takes no time without shuffle-every: leave it out, or use e.g. \
-                           partitioned:shuffle-every=50";
+            let message = "decides which samples a rank draws, which takes no time without shuffle-every: leave it out, \
+                           or use e.g. partitioned:shuffle-every=50";
             return refused("sampling", self.sampling.to_string(), message);
         }
         if is_flag("data") && self.loaded.is_none() && !explains {
-            let message = "is not read by this prediction, which is of steps alone: leave it out, or add --explain, packed files, or a \
-                           sampling that shuffles";
+            let message = "is not read by this prediction, which is of steps alone: leave it out, or ask for an \
+                           explanation, give packed files, or a sampling that shuffles";
             return refused("data", self.data.clone(), message);
         }
         Ok(())
