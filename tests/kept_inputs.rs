@@ -136,3 +136,13 @@ fn documented_updates_in_place_are_accepted() {
         assert!(ended.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ended.stderr));
     }
 }
+
+/// An experiment from a pipe is read once, by the command.
+#[test]
+fn a_pipe_is_read_once() {
+    let folder = folder("kept-pipe");
+    let line = "\"$0\" sim sweep <(echo 'name = \"e\"'; echo 'model = \"mlp\"') --cluster workstation --out rows.csv";
+    let mut shell = std::process::Command::new("bash");
+    let ended = shell.args(["-c", line, env!("CARGO_BIN_EXE_lockstep")]).current_dir(&folder).output().expect("bash");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}

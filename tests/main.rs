@@ -47,6 +47,7 @@ mod stalls;
 mod sweeps;
 mod symmetry;
 mod tuning;
+mod unread;
 mod words;
 mod zero;
 mod zoo;

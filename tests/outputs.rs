@@ -60,7 +60,7 @@ fn names(folder: &PathBuf) -> Vec<String> {
     names
 }
 
-/// Whoever made a link, maybe another user of the folder, would choose what is overwritten.
+/// The user that made a link, maybe another one, would choose what is overwritten.
 #[test]
 fn links_to_files_are_refused() {
     let folder = prepared("outputs-links");

@@ -190,6 +190,17 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
     on_interrupt(|| print_line("interrupted: rerunning the command resumes the pack"))?;
     let estimate = Estimate::new("packing");
     let list = estimate.beside(|| Source::open(source, part))?;
+    let refused = |flag, value: String, message| Err(InputError::flag(flag, value, message).into());
+    if part == SetPart::HeldOut && !list.has_parts() {
+        return refused("part", "held-out".to_owned(), "is of IDX and CIFAR sets, and this is all one: leave it out");
+    }
+    if packing.short_side > 0 && list.shape().is_some() {
+        return refused(
+            "short_side",
+            packing.short_side.to_string(),
+            "is of JPEG files, and these are none: leave it out",
+        );
+    }
     let progress = |done: usize| {
         estimate.show(done as f64 / list.len() as f64, "");
         true

@@ -16,7 +16,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CollectiveRow, Format, Report};
-use lockstep_topology::{Algorithm, Group, InputError, Library, Schedule};
+use lockstep_topology::{Algorithm, ErrorPlace, Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
 use super::operation_flags::seconds;
@@ -61,6 +61,7 @@ impl ExecCollective {
         for algorithm in &flags.algorithms {
             self.check(algorithm)?;
         }
+        flags.check_chunk()?;
         let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
         let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() }, limit)?;
         let mut meant = Vec::new();
@@ -165,7 +166,11 @@ impl ExecCollective {
 fn at_pace(path: &Path, transport: TransportKind, patience: Duration) -> Result<Quiet, Failure> {
     let cores = if transport == TransportKind::Threads { Cores::find() } else { Cores::of_host() };
     let quiet = Quiet::new(cores, patience);
-    Ok(match Profile::load(path)?.pulse_s {
+    let profile = Profile::load(path).map_err(|error| match error.place {
+        ErrorPlace::Flag(_) => error.at(ErrorPlace::Flag("pace_of")),
+        _ => error,
+    })?;
+    Ok(match profile.pulse_s {
         Some(pulse_s) => quiet.since(pulse_s),
         None => quiet,
     })

@@ -50,6 +50,7 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
                 experiment.arms = arms;
             }
         }
+        experiment.share_settings();
         Ok(experiment)
     }
 }
@@ -132,6 +133,19 @@ pub(super) struct FoldFlags {
 }
 
 impl FoldFlags {
+    /// Rounds the experiment's exchanges up if asked.
+    ///
+    /// # Errors
+    /// A flag that says the opposite.
+    pub(super) fn pad(self, experiment: &mut Experiment) -> Result<(), InputError> {
+        let is_flag = matches!(experiment.places.get("pad"), Some(ErrorPlace::Flag(_)));
+        if self.fold_padded && is_flag && !experiment.pad {
+            return Err(InputError::flag("pad", "false", "says the opposite of --fold-padded: keep one of the two"));
+        }
+        experiment.pad |= self.fold_padded;
+        Ok(())
+    }
+
     /// The rule selected by the flags.
     pub(super) fn rule(self) -> FoldRule {
         if self.no_fold { FoldRule::Never } else { FoldRule::Exact }
@@ -167,6 +181,21 @@ impl CollectiveFlags {
     /// The buffer's sizes, in the given order.
     pub fn sizes(&self) -> Vec<Bytes> {
         self.bytes.iter().flat_map(|sizes| sizes.0.iter().copied()).collect()
+    }
+
+    /// Refuses a number of bytes per lane where libraries divide all buffers themselves.
+    ///
+    /// # Errors
+    /// Such a number, with the cure.
+    pub fn check_chunk(&self) -> Result<(), InputError> {
+        let own = |algorithm: &Algorithm| algorithm.library().is_none();
+        match self.chunk {
+            Some(chunk) if !self.algorithms.iter().any(own) => {
+                let message = "is of lockstep's own algorithms, and a library divides its buffers itself: use e.g. ring, or leave it out";
+                Err(InputError::flag("chunk", chunk.to_string(), message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The collective itself, over `elements` elements; an alltoallv has equal blocks.

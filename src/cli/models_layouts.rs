@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use lockstep_models::{Job, LayerId, LayoutRow, Mesh, Model, Strategy};
+use lockstep_models::{Graph, Job, LayerId, LayoutRow, Mesh, Model, Strategy};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, LayoutTableRow, Report, layout_picture, print};
@@ -70,6 +70,7 @@ impl ModelsLayouts {
             ..Job::new(Arc::new(model), ranks, 1)
         };
         let (graph, shard) = job.graph()?;
+        self.check_read(&job, &graph)?;
         let of_rank = shard.as_ref().map_or(&job.model, |(model, _)| model);
         let table = graph.table();
         let rows = table.iter().map(|row| table_row(of_rank, &graph.mesh, row)).collect();
@@ -83,6 +84,29 @@ impl ModelsLayouts {
             print(&format!("{model}: strategy {}, ranks {ranks}, mesh {}\n", self.strategy, graph.mesh))?;
         }
         Report::new(rows, Vec::new()).print(self.format)
+    }
+}
+
+impl ModelsLayouts {
+    /// Refuses flags that leave the layouts as they are without them.
+    fn check_read(&self, job: &Job, graph: &Graph) -> Result<(), InputError> {
+        let all_ranks = Some(vec![job.workers]);
+        let each = self.ranks_per_node.unwrap_or(job.workers);
+        let without = [
+            ("accumulate", self.accumulate, self.accumulate == 1, Job { accumulate: 1, ..job.clone() }),
+            ("learners", self.learners, self.learners == 1, Job { learners: 1, ..job.clone() }),
+            ("ranks_per_node", each, each == job.workers, Job { node_sizes: all_ranks, ..job.clone() }),
+        ];
+        for (flag, value, is_default, without) in without {
+            let shown = |of: &Graph| (of.mesh.to_string(), of.table());
+            let same = |other: &Graph| shown(other) == shown(graph);
+            // Where the strategy needs the flag, there is no graph without it.
+            if !is_default && without.graph().is_ok_and(|(other, _)| same(&other)) {
+                let message = format!("changes no layout of {}: leave it out", self.strategy);
+                return Err(InputError::flag(flag, value.to_string(), message));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -11,13 +11,16 @@ use lockstep_models::{
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, Report, STAGE_LEGEND, StageLabel, StageRow, print, stage_chart, stage_picture};
-use lockstep_topology::{Algorithm, Cluster};
+use lockstep_topology::{Algorithm, Cluster, InputError};
 
 use super::flags::{algorithm, positive};
 use super::models_plan_mesh::{self, List};
 
 /// Bytes of an fp32 activation.
 const ELEMENT_BYTES: u64 = 4;
+
+/// Micro-batches of a step unless a flag says otherwise.
+const MICRO_BATCHES: u32 = 8;
 
 /// Flags of `models plan`.
 #[derive(Debug, Args)]
@@ -39,19 +42,19 @@ pub(super) struct ModelsPlan {
     #[arg(long, value_name = "AXIS=N,…", conflicts_with = "stages")]
     mesh: Option<Mesh>,
     /// With --mesh: how training is spread over ranks
-    #[arg(long, value_name = "S", default_value = "ssgd", requires = "mesh")]
+    #[arg(long, value_name = "S", default_value = "ssgd", conflicts_with = "stages")]
     strategy: Strategy,
     /// With --mesh: the cluster that the ranks fill in order, a preset or a file
-    #[arg(long, value_name = "C", requires = "mesh")]
+    #[arg(long, value_name = "C", conflicts_with = "stages")]
     cluster: Option<String>,
     /// With --mesh: allreduce algorithm of the gradients
-    #[arg(long, value_name = "A", default_value = "ring", value_parser = algorithm, requires = "mesh")]
+    #[arg(long, value_name = "A", default_value = "ring", value_parser = algorithm, conflicts_with = "stages")]
     algorithm: Algorithm,
     /// With --mesh: algorithms of the exchanges along single axes, e.g. tensor=library:nccl
-    #[arg(long, value_name = "AXIS=A,…", requires = "mesh")]
+    #[arg(long, value_name = "AXIS=A,…", conflicts_with = "stages")]
     axis_algorithms: Option<AxisAlgorithms>,
     /// With --mesh, in CSV and JSON: what to list
-    #[arg(long, value_enum, default_value = "transitions", requires = "mesh")]
+    #[arg(long, value_enum, default_value = "transitions", conflicts_with = "stages")]
     list: List,
     /// Where to cut: layers (equal numbers of them), work (least FLOPs in the slowest), or the first layer of each chunk but the
     /// first: at=conv3,fc1
@@ -61,13 +64,13 @@ pub(super) struct ModelsPlan {
     #[arg(long, value_name = "S", default_value = "1f1b")]
     schedule: PipelineSchedule,
     /// Micro-batches of a step
-    #[arg(long, value_name = "N", default_value = "8", value_parser = positive, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = MICRO_BATCHES, value_parser = positive, allow_hyphen_values = true)]
     micro_batches: u32,
     /// Samples of a micro-batch
     #[arg(long, value_name = "N", default_value = "32", value_parser = positive, allow_hyphen_values = true)]
     batch: u32,
     /// Refuse a schedule in which a stage holds activations of more micro-batches at once, counted per chunk
-    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true, conflicts_with = "mesh")]
     max_in_flight: Option<u32>,
     /// Draw the stages and their passes to an .svg file
     #[arg(long, value_name = "FILE", conflicts_with = "mesh")]
@@ -82,11 +85,21 @@ impl ModelsPlan {
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
         check_outputs(&[("--plot", self.plot.as_deref())])?;
         if let Some(mesh) = self.mesh {
+            let in_stages = mesh.size(Axis::Pipeline) > 1;
+            let unread = [
+                ("cut", self.cut != StageCut::Work, self.cut.to_string()),
+                ("schedule", self.schedule != PipelineSchedule::OneForwardOneBackward, self.schedule.to_string()),
+                ("micro_batches", self.micro_batches != MICRO_BATCHES, self.micro_batches.to_string()),
+            ];
+            if let Some((flag, _, value)) = unread.into_iter().find(|(_, given, _)| *given && !in_stages) {
+                let message = "is of pipeline stages: give the mesh a pipeline axis, e.g. pipeline=2, or leave it out";
+                return Err(InputError::flag(flag, value, message).into());
+            }
             let job = Job {
                 strategy: self.strategy,
                 algorithm: self.algorithm,
                 axis_algorithms: self.axis_algorithms.unwrap_or_default(),
-                accumulate: if mesh.size(Axis::Pipeline) > 1 { self.micro_batches } else { 1 },
+                accumulate: if in_stages { self.micro_batches } else { 1 },
                 cut: self.cut,
                 schedule: self.schedule,
                 ..Job::new(Arc::new(model), mesh.ranks(), self.batch)

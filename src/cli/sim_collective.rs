@@ -86,6 +86,11 @@ impl SimCollective {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = &self.collective;
         flags.collective(1)?;
+        flags.check_chunk()?;
+        if self.explain && self.format == CollectiveFormat::NcclTests {
+            let message = "nccl-tests' table has no column for explanations: leave it out, or use table, csv or json";
+            return Err(InputError::flag("explain", "", message).into());
+        }
         let measured = self.beside.as_deref().map(measured).transpose()?;
         if measured.is_some() && self.format == CollectiveFormat::NcclTests {
             let message = "has no column for what was measured: use table, csv or json";

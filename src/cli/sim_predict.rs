@@ -93,7 +93,7 @@ pub(super) struct Predict {
 impl Predict {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
-        experiment.pad |= self.fold.fold_padded;
+        self.fold.pad(&mut experiment)?;
         if let Some(trials) = self.trials {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
@@ -121,6 +121,7 @@ impl Predict {
             experiment.loaded = Dataset::packed_sizes(&experiment.data, &model, experiment.augmentation)?;
         }
         experiment.check_transform()?;
+        experiment.check_predicted(self.explain)?;
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;

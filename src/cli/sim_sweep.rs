@@ -83,7 +83,7 @@ impl SimSweep {
             ("--html", self.html.as_deref()),
         ])?;
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
-        experiment.pad |= self.fold.fold_padded;
+        self.fold.pad(&mut experiment)?;
         Dataset::check_name(&experiment.data, true).map_err(|error| experiment.locate(error))?;
         let sweep = Sweep::new(experiment)?;
         check(&sweep)?;

@@ -211,6 +211,11 @@ impl Source {
         self.classes
     }
 
+    /// Whether the set has a part to train on and one that is held out.
+    pub fn has_parts(&self) -> bool {
+        matches!(self.kind, Kind::Raw(_))
+    }
+
     /// The shape of all samples, if they are arrays of bytes; `None` for JPEG files.
     pub fn shape(&self) -> Option<Shape> {
         match self.kind {

@@ -152,6 +152,7 @@ impl Experiment {
         self.check_tuning()?;
         self.check_growth()?;
         let model = Arc::new(self.load_model(&self.model)?);
+        self.check_read_by(&model)?;
         let batches = self.batch.per_rank().len() + self.batch.global().len();
         let algorithms = self.methods(self.learners);
         let ranks = self.rank_counts()?;

@@ -1,6 +1,6 @@
 //! `Experiment`: holds one question as one value, whose fields follow from the table of settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -141,6 +141,8 @@ macro_rules! fields {
             pub initial: Option<Arc<InitialValues>>,
             /// The place of each key that the file or a flag sets.
             pub places: BTreeMap<String, ErrorPlace>,
+            /// Of an arm: keys that the file states for all arms, of which one reads them.
+            pub shared: BTreeSet<String>,
         }
 
         impl Default for Experiment {
@@ -159,6 +161,7 @@ macro_rules! fields {
                     loaded: None,
                     initial: None,
                     places: BTreeMap::new(),
+                    shared: BTreeSet::new(),
                 }
             }
         }

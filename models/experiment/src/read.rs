@@ -39,6 +39,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     // Arms are the rest of the experiment with their own keys replaced.
     if let Some(entry) = root.get("arm") {
         experiment.arms = arms(&experiment, &entry)?;
+        experiment.share_settings();
     }
     // Its lists replace the values above them.
     if let Some(entry) = root.get("sweep") {

@@ -1,7 +1,7 @@
 //! Refuses settings that are stated and that nothing reads beside the others.
 
-use lockstep_models::Axis;
-use lockstep_topology::InputError;
+use lockstep_models::{Axis, Layer, Model, Sampling, Strategy};
+use lockstep_topology::{Algorithm, ErrorPlace, InputError};
 
 use crate::device::DeviceChoice;
 use crate::experiment::Experiment;
@@ -48,15 +48,37 @@ const ALL: &[ReadBeside] = &[
         unread: |e| e.on_this_machine() && e.ranks_per_node.is_some_and(|each| u64::from(each) > most_ranks(e)),
         cure: "is more than all ranks together: use at most as many, or leave it out",
     },
+    ReadBeside {
+        key: "chunk",
+        value: |e| e.chunk.map_or("auto".to_owned(), |bytes| bytes.to_string()),
+        unread: |e| e.chunk.is_some() && only_libraries(e),
+        cure: "is of lockstep's own algorithms, and a library divides buffers itself: use e.g. ring, or leave it out",
+    },
 ];
 
 fn has_stages(experiment: &Experiment) -> bool {
     experiment.mesh.as_ref().is_some_and(|mesh| mesh.size(Axis::Pipeline) > 1)
 }
 
+/// Whether a list of a sweep, which is not looked into, sets one of these keys.
+fn lists(experiment: &Experiment, keys: &[&str]) -> bool {
+    keys.iter().any(|key| experiment.sweep.lists.contains_key(key))
+}
+
+/// Whether libraries perform all exchanges.
+fn only_libraries(experiment: &Experiment) -> bool {
+    let is_library = |algorithm: &Algorithm| algorithm.library().is_some();
+    !experiment.algorithms.is_empty()
+        && experiment.algorithms.iter().all(is_library)
+        && experiment.axis_algorithms.is_empty()
+        && experiment.mesh.is_none()
+        && !matches!(experiment.strategy, Strategy::Hybrid(_) | Strategy::ModelParallel(_) | Strategy::Megatron(_))
+        && !lists(experiment, &["algorithm", "strategy"])
+}
+
 /// The most ranks of a configuration, servers included.
 fn most_ranks(experiment: &Experiment) -> u64 {
-    if experiment.tunes || experiment.sweep.lists.contains_key("ranks") {
+    if experiment.tunes || lists(experiment, &["ranks"]) {
         return u64::MAX;
     }
     let workers = experiment.mesh.as_ref().map(|mesh| mesh.ranks()).or_else(|| experiment.ranks.iter().copied().max());
@@ -66,14 +88,71 @@ fn most_ranks(experiment: &Experiment) -> u64 {
 }
 
 impl Experiment {
-    /// Refuses settings that are stated and that nothing reads beside the others.
+    /// Refuses settings that are stated and that nothing reads beside the others. What a file states outside of its
+    /// arms is read if one arm reads it.
     ///
     /// # Errors
     /// The first of them, with the cure.
     pub fn check_read(&self) -> Result<(), InputError> {
-        match ALL.iter().find(|of| self.states(of.key) && (of.unread)(self)) {
+        let unread = |of: &&ReadBeside| self.states(of.key) && !self.shared.contains(of.key) && (of.unread)(self);
+        let read = |of: &ReadBeside| self.arms.iter().any(|arm| !(of.unread)(&arm.experiment));
+        match ALL.iter().filter(unread).find(|of| !read(of)) {
             None => Ok(()),
             Some(of) => Err(self.locate(InputError::flag(of.key, (of.value)(self), of.cure))),
+        }
+    }
+
+    /// Refuses settings that nothing in `model` reads.
+    ///
+    /// # Errors
+    /// Statistics of batch norm, where there is none.
+    pub(crate) fn check_read_by(&self, model: &Model) -> Result<(), InputError> {
+        let normalises = || model.layers().iter().any(|node| matches!(node.layer, Layer::BatchNorm(_)));
+        let of_arms = self.shared.contains("recompute_bn") || !self.arms.is_empty();
+        if !self.recompute_bn || of_arms || normalises() {
+            return Ok(());
+        }
+        let message = format!("is of batch norm, and {} has none: leave it out", model.name());
+        Err(self.locate(InputError::flag("recompute_bn", "true", message)))
+    }
+
+    /// Refuses flags that say what is trained on and that a prediction does not read; in a file they are for runs.
+    /// `explains`: it also predicts evaluations, whose time depends on the number of samples.
+    ///
+    /// # Errors
+    /// The first of them, with the cure.
+    pub fn check_predicted(&self, explains: bool) -> Result<(), InputError> {
+        let is_flag = |key: &str| matches!(self.places.get(key), Some(ErrorPlace::Flag(_)));
+        let refused = |key, value: String, message: &str| Err(InputError::flag(key, value, message));
+        if self.sampling.shuffles() {
+            return Ok(());
+        }
+        if is_flag("sampling") && self.sampling != Sampling::OneShuffle {
+            let message = "decides which samples a rank draws, which takes no time without shuffle-every: leave it out, \
+                           or use e.g. partitioned:shuffle-every=50";
+            return refused("sampling", self.sampling.to_string(), message);
+        }
+        if is_flag("data") && self.loaded.is_none() && !explains {
+            let message = "is not read by this prediction, which is of steps alone: leave it out, or ask for an \
+                           explanation, give packed files, or a sampling that shuffles";
+            return refused("data", self.data.clone(), message);
+        }
+        Ok(())
+    }
+
+    /// Notes in each arm which settings are those of the file, and not its own: another arm may be what reads them.
+    pub fn share_settings(&mut self) {
+        for arm in &mut self.arms {
+            let same =
+                |(key, place): (&String, &ErrorPlace)| (self.places.get(key) == Some(place)).then(|| key.clone());
+            arm.experiment.shared = arm.experiment.places.iter().filter_map(same).collect();
+        }
+        for of in ALL {
+            if self.arms.iter().all(|arm| (of.unread)(&arm.experiment)) {
+                for arm in &mut self.arms {
+                    arm.experiment.shared.remove(of.key);
+                }
+            }
         }
     }
 
@@ -91,34 +170,4 @@ impl Experiment {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Each row of the table refuses its setting alone, at its line, and takes it beside what reads it.
-    #[test]
-    fn settings_that_nothing_reads_are_refused() {
-        for (key, stated, beside) in [
-            ("target_epochs", "target_epochs = 3", "target_accuracy = 0.9"),
-            ("tuner_threshold", "tuner_threshold = 0.2", "learners = \"auto\"\nstrategy = \"sma\""),
-            ("schedule", "schedule = \"gpipe\"", "mesh = \"pipeline=2\""),
-            ("cut", "cut = \"layers\"", "mesh = \"pipeline=2\""),
-            ("ranks_per_node", "ranks_per_node = 4", "ranks = 4"),
-        ] {
-            assert!(ALL.iter().any(|of| of.key == key), "{key}");
-            let text = format!("name = \"a\"\nmodel = \"mlp\"\n{stated}\n");
-            let error = Experiment::parse("e.toml", &text).unwrap().configurations().unwrap_err();
-            assert!(error.to_string().starts_with("e.toml:3: "), "{error}");
-            let read = Experiment::parse("e.toml", &format!("{text}{beside}\n")).unwrap();
-            assert_eq!(read.check_read(), Ok(()), "{key}");
-        }
-        assert_eq!(ALL.len(), 5);
-    }
-
-    #[test]
-    fn threads_are_those_of_cpus() {
-        let four = Experiment { threads_per_rank: 4, ..Experiment::default() };
-        assert_eq!(four.check_threads_of(DeviceChoice::Cpu), Ok(()));
-        let error = four.check_threads_of(DeviceChoice::Null).unwrap_err();
-        assert!(error.to_string().starts_with("--threads-per-rank: 4: is of ranks that compute on a CPU"), "{error}");
-    }
-}
+mod tests;

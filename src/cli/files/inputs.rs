@@ -53,7 +53,10 @@ impl Inputs {
 
     /// Adds what the file at `path` names, relative to the present folder or to its own.
     fn add_named_in(&mut self, path: &Path, depth: u32) {
-        // The command itself reports a file that cannot be read.
+        // A pipe can be read once, by the command; it also reports a file that cannot be read.
+        if !path.is_file() {
+            return;
+        }
         let Ok(text) = read_text(path, Bytes(DESCRIPTION.0)) else { return };
         let by = path.display().to_string();
         for (key, value) in strings(&text) {

@@ -3,6 +3,7 @@
 mod bad_matrix;
 mod bad_xml;
 mod matrices;
+mod xml_attributes;
 mod xml_files;
 
 use lockstep_topology::cluster::{DeviceKind, LinkKind, Route};

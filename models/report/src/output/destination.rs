@@ -60,7 +60,7 @@ impl Destination {
                 Ok(found) if found.is_dir() => return Err("is a folder: name a file in it".to_owned()),
                 Ok(found) if !found.is_file() => return Ok(Destination::Stream(place)),
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreachable(error)),
-                // Whoever made the link, maybe another user of the folder, would choose what is overwritten.
+                // The user that made the link, maybe another one, would choose what is overwritten.
                 _ if place != path => {
                     let target = place.display();
                     return Err(format!("is a symbolic link to {target}: name another file, or remove the link"));

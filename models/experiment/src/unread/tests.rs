@@ -1,0 +1,62 @@
+//! Tests that settings which nothing reads are refused, and taken beside what reads them.
+
+use super::*;
+
+/// Each row of the table refuses its setting alone, at its line, and takes it beside what reads it.
+#[test]
+fn settings_that_nothing_reads_are_refused() {
+    for (key, stated, beside) in [
+        ("target_epochs", "target_epochs = 3", "target_accuracy = 0.9"),
+        ("tuner_threshold", "tuner_threshold = 0.2", "learners = \"auto\"\nstrategy = \"sma\""),
+        ("schedule", "schedule = \"gpipe\"", "mesh = \"pipeline=2\""),
+        ("cut", "cut = \"layers\"", "mesh = \"pipeline=2\""),
+        ("ranks_per_node", "ranks_per_node = 4", "ranks = 4"),
+        ("chunk", "chunk = \"64KiB\"\nalgorithm = \"library:mpi\"", "axis_algorithms = \"data=ring\""),
+    ] {
+        assert!(ALL.iter().any(|of| of.key == key), "{key}");
+        let text = format!("name = \"a\"\nmodel = \"mlp\"\n{stated}\n");
+        let error = Experiment::parse("e.toml", &text).unwrap().configurations().unwrap_err();
+        assert!(error.to_string().starts_with("e.toml:3: "), "{error}");
+        let read = Experiment::parse("e.toml", &format!("{text}{beside}\n")).unwrap();
+        assert_eq!(read.check_read(), Ok(()), "{key}");
+    }
+    assert_eq!(ALL.len(), 6);
+}
+
+/// What a file states for all arms is taken if one arm reads it, and refused if none does; what an arm states, if it reads
+/// it itself.
+#[test]
+fn one_arm_that_reads_a_setting_is_enough() {
+    let file = |shared: &str, first: &str, second: &str| {
+        let arm = |name: &str, keys: &str| format!("[[arm]]\nname = \"{name}\"\n{keys}\n");
+        let head = format!("name = \"a\"\nmodel = \"mlp\"\nranks = 4\n{shared}\n");
+        let experiment = Experiment::parse("e.toml", &(head + &arm("one", first) + &arm("two", second))).unwrap();
+        let arms = experiment.arms.iter().map(|arm| arm.experiment.check_read());
+        (experiment.check_read(), arms.collect::<Result<(), _>>())
+    };
+    let (shared, reads, reads_not) = ("schedule = \"gpipe\"", "mesh = \"pipeline=4\"", "accumulate = 2");
+    assert_eq!(file(shared, reads_not, reads), (Ok(()), Ok(())));
+    let (whole, arms) = file(shared, reads_not, "pad = false");
+    assert!(whole.is_err() && arms.is_err());
+    let (whole, arms) = file("", shared, reads);
+    assert!(whole.is_ok() && arms.unwrap_err().to_string().starts_with("e.toml:7: "));
+}
+
+/// Statistics of batch norm are recomputed in models that have it.
+#[test]
+fn recomputed_statistics_are_those_of_batch_norm() {
+    let with = |model: &str| {
+        let text = format!("name = \"a\"\nmodel = \"{model}\"\nrecompute_bn = true\n");
+        Experiment::parse("e.toml", &text).unwrap().configurations().map(drop)
+    };
+    assert_eq!(with("resnet-32"), Ok(()));
+    assert!(with("lenet").unwrap_err().to_string().starts_with("e.toml:3: "));
+}
+
+#[test]
+fn threads_are_those_of_cpus() {
+    let four = Experiment { threads_per_rank: 4, ..Experiment::default() };
+    assert_eq!(four.check_threads_of(DeviceChoice::Cpu), Ok(()));
+    let error = four.check_threads_of(DeviceChoice::Null).unwrap_err();
+    assert!(error.to_string().starts_with("--threads-per-rank: 4: is of ranks that compute on a CPU"), "{error}");
+}
