@@ -223,7 +223,7 @@ fn the_number_of_learners_may_change() {
 fn a_slow_learner_gets_as_many_batches_but_later_ones() {
     let job = job("sma:tau=4:first-come", 3);
     let program = job.program().unwrap();
-    // Learner 1 goes on with its first batch of an iteration when the others have taken all of theirs.
+    // Learner 1 continues with its first batch of an iteration when the others have taken all of theirs.
     let loads = [const { AtomicU64::new(0) }; 3];
     let slow = OnLoad(|rank: u32| {
         let own = loads[rank as usize].fetch_add(1, Ordering::SeqCst);

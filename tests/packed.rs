@@ -1,7 +1,6 @@
 //! Tests training from packed files: arrays give the same bits as the same set in memory, JPEG files the same as one
 //! thread decoding them in order, for any ranks, strategies and threads, interrupted or not.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -10,18 +9,14 @@ use lockstep_data::generate::{Like, generate};
 use lockstep_data::{Packing, SetPart, Source, idx, pack};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{RunOptions, run};
-use lockstep_models::{
-    Augmentation, Job, Mesh, Model, Op, Optimizer, Program, Sampling, Timeline, TransformAt, random_model,
-};
-use lockstep_sim::{Conditions, CopiedBy, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, simulate};
-use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
+use lockstep_models::{Augmentation, Job, Model, Optimizer, Program, Sampling, TransformAt, random_model};
 use proptest::prelude::*;
 
 use crate::commands::{folder, lockstep, rows, stdout};
 
 const STEPS: u32 = 6;
 
-fn options(seed: u64, steps: u32) -> RunOptions<'static> {
+pub(crate) fn options(seed: u64, steps: u32) -> RunOptions<'static> {
     let stall_limit = std::time::Duration::from_secs(20);
     let optimizer = Optimizer { learning_rate: 0.002, ..Optimizer::default() };
     RunOptions { steps, warm_up: 0, seed, optimizer, stall_limit, ..RunOptions::default() }
@@ -68,7 +63,7 @@ fn both(folder: &Path, model: &Model, samples: u32, seed: u64) -> [String; 2] {
 }
 
 /// A generated set of 60 JPEG files, packed with a short side of 40 pixels.
-fn pictures() -> &'static str {
+pub(crate) fn pictures() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let folder = folder("packed-pictures");
         let (source, out) = (folder.join("pictures"), folder.join("pictures.pack"));
@@ -81,7 +76,7 @@ fn pictures() -> &'static str {
 }
 
 /// A small model of coloured images.
-fn coloured() -> Arc<Model> {
+pub(crate) fn coloured() -> Arc<Model> {
     let text = include_str!("../models/zoo/mlp.toml").replace("[1, 28, 28]", "[3, 16, 20]");
     Arc::new(lockstep_readers::parse_model("coloured.toml", &text).unwrap())
 }
@@ -187,81 +182,6 @@ proptest! {
             let rest = RunOptions { start: Some(&state), ..options(seed, STEPS - stop) };
             prop_assert_eq!(run(&program, &data, &rest).unwrap().state_sha256, whole.state_sha256, "{}", strategy);
         }
-    }
-}
-
-/// The start and end of each run of an input task, and of the loads: by rank, task, iteration and repetition.
-type Runs = BTreeMap<(u32, u32, u32, u32), (Time, Time)>;
-
-/// The input runs of a timeline. Each load follows its upload, which follows its decode, which follows its read; a read
-/// follows the load of the batch whose place it takes, or the task that requests it.
-fn input_runs(program: &Program, timeline: &Timeline) -> Runs {
-    let mut runs = Runs::new();
-    for span in &timeline.spans {
-        let role = &program.roles[program.role_of(span.rank)];
-        let op = &role.tasks[span.task as usize].op;
-        if op.input().is_some() || matches!(op, Op::Load { .. }) {
-            let again = runs.insert((span.rank, span.task, span.iteration, span.repetition), (span.start, span.end));
-            assert!(again.is_none(), "a run is there once");
-        }
-    }
-    for ((rank, task, iteration, repetition), (start, _)) in &runs {
-        let role = &program.roles[program.role_of(*rank)];
-        for need in role.needs(*task as usize) {
-            let Some((of_iteration, of_repetition)) = need.last_run(*iteration, *repetition) else { continue };
-            if let Some((_, end)) = runs.get(&(*rank, need.task as u32, of_iteration, of_repetition)) {
-                assert!(end <= start, "rank {rank}: {} begins too early", role.tasks[*task as usize].name);
-            }
-        }
-    }
-    runs
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
-
-    /// Reads, decodes and loads are the same runs of the same tasks on both sides, in an order that the program allows.
-    #[test]
-    fn input_is_the_same_tasks_predicted_and_executed(
-        (strategy, mesh) in prop::sample::select(vec![
-            ("ssgd", None), ("zero-2", None), ("hybrid:b", None), ("sma", None), ("sma:round-robin", None), ("local-sgd:tau=3", None),
-            ("ssgd", Some("data=2,pipeline=2")),
-        ]),
-        (workers, accumulate, ahead) in (2u32..=3, 1u32..=3, 0u32..3),
-        transform_at in prop::sample::select(vec![TransformAt::Host, TransformAt::Device, TransformAt::WhenLate]),
-        seed: u64,
-    ) {
-        let accumulate = if ["ssgd", "zero-2"].contains(&strategy) { accumulate } else { 1 };
-        let mesh: Option<Mesh> = mesh.map(|mesh| mesh.parse().unwrap());
-        let workers = mesh.as_ref().map_or(workers, Mesh::ranks);
-        let strategy = strategy.parse().unwrap();
-        let job = Job { strategy, accumulate, mesh, ahead: Some(ahead), transform_at, ..Job::new(coloured(), workers, 4) };
-        let program = job.program().unwrap();
-        let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
-        let steps = 5;
-        let executed = run(&program, &data, &options(seed, steps)).unwrap().timeline;
-        let cluster = Cluster::load("workstation").unwrap();
-        let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack).unwrap();
-        let hosting = Hosting::new(&placement, &HostingRule::Single).unwrap();
-        let input = Input {
-            samples: data.len() as u64,
-            sample_bytes: Bytes(2_000),
-            source: SampleSource::Files { bandwidth: "1GB/s".parse().unwrap(), latency: Time::ZERO, page_cache: Bytes(0) },
-            threads: 2,
-            decode: Time::from_secs_f64(1e-3),
-            decode_memory: 0.1,
-            transform: Time::from_secs_f64(1e-4),
-            prefetch: ahead,
-            copied_by: CopiedBy::Load,
-        };
-        let conditions = Conditions { input: Some(input), ..Conditions::default() };
-        let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
-        let platform = Platform { network: NetworkModel::MaxMin, conditions: &conditions, ..platform };
-        let counted = SimOptions { warm_up: 0, counted: steps, ..SimOptions::default() };
-        let predicted = simulate(&program, &platform, counted.driver(), &counted).unwrap().timeline;
-        let [executed, predicted] = [executed, predicted].map(|timeline| input_runs(&program, &timeline));
-        prop_assert!(executed.keys().eq(predicted.keys()), "{executed:?} {predicted:?}");
-        prop_assert!(executed.len() as u32 >= 4 * steps * accumulate);
     }
 }
 

@@ -12,7 +12,7 @@ use lockstep_models::{AccuracyMonitor, Buffer, Driver, Program, RunLength, Targe
 use lockstep_topology::InputError;
 
 use crate::clock;
-use crate::data::{Dataset, Parts, Sampler};
+use crate::data::{Dataset, Feed, Parts, Ring, Sampler};
 use crate::error::ExecError;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
@@ -102,6 +102,11 @@ fn setup<'a>(
         Some(record) => driver.replaying(program, record)?,
         None => driver.serving(program, |rank| hosts.map_or(0, |hosts| hosts[rank as usize])),
     };
+    let room = Feed::room(program.roles[0].batches_ahead().unwrap_or(0));
+    let ring = driver.pools().filter(|_| room > 0 && Feed::makes(data)).map(|pools| {
+        let learners = here.iter().copied().filter(|rank| *rank < program.workers());
+        Ring::new(pools.clone(), learners, room, options.seed, program.transform_at)
+    });
     let judged = options.evaluations.map(|when| {
         let statistics = if when.recompute_bn { data.len() as u64 / u64::from(program.batch_per_rank) } else { 0 };
         (when.held_out.len() as u64, statistics)
@@ -115,6 +120,7 @@ fn setup<'a>(
         run_length,
         guard: Guard::new(Flights::new(program, first, here.into_iter()), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
+        ring,
         replay,
         accuracy_monitor: options
             .start

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockstep_models::{AccuracyMonitor, Claim, Driver, Optimizer, Program, RunLength, Target};
 
-use crate::data::{Dataset, Sampler};
+use crate::data::{Dataset, Ring, Sampler};
 use crate::device::{Cpus, Devices};
 use crate::observer::Observer;
 use crate::periodic::PeriodicPrograms;
@@ -78,6 +78,8 @@ pub(crate) struct Setup<'a> {
     pub guard: Guard<'a>,
     /// Called by all ranks of the process.
     pub driver: Mutex<Driver>,
+    /// Batches that the learners of the process prepare for each other, where they claim them and read ahead.
+    pub ring: Option<Ring>,
     /// Claims to be replayed, if any.
     pub replay: Option<&'a [Claim]>,
     /// Rank 0's decisions from accuracies.

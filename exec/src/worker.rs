@@ -181,6 +181,7 @@ impl<'a> Worker<'a> {
         if self.memory.replica.is_some() {
             self.store = Store::load(self.setup, rank, self.setup.first)?;
         }
+        self.fill_ring()?;
         let (mut log, mut stopped) = (Log::default(), false);
         loop {
             let at = self.now();
@@ -220,6 +221,7 @@ impl<'a> Worker<'a> {
         self.collect_finished(0)?;
         self.wait_until(Worker::is_idle)?;
         self.end_orders()?;
+        self.note_prepared();
         self.leave_groups()?;
         let Log { evaluations, restarts, .. } = log;
         let (accuracy_monitor, moves) = (self.accuracy_monitor.clone(), self.without_momentum != self.iteration);

@@ -102,6 +102,12 @@ impl Driver {
         self.claims.take(observation)
     }
 
+    /// The micro-batch that a record of claims gives `rank` after the next `number` ones; `None` without a record, or at
+    /// its end.
+    pub fn recorded(&self, rank: u32, number: usize) -> Option<u32> {
+        self.claims.recorded(rank, number)
+    }
+
     /// Whether claims are answered from a record, in whatever order they come.
     pub fn replays(&self) -> bool {
         self.claims.replays()

@@ -34,7 +34,7 @@ pub(crate) struct RolePlan {
 }
 
 /// One task.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TaskPlan {
     pub(crate) name: String,
     /// How often it runs in an iteration.
@@ -243,17 +243,8 @@ impl Plan {
     /// One exchange of `ranks` ranks by `algorithm`, and nothing else.
     pub(crate) fn of_collective(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
-        let (groups, needs) = (Some(ExchangeGroups { first: 0, by_rank: None }), Vec::new());
-        let task = TaskPlan {
-            name,
-            per_iteration: 1,
-            forward: false,
-            uploaded_by: None,
-            skips_first: false,
-            groups,
-            needs,
-            of_pool: None,
-        };
+        let groups = Some(ExchangeGroups { first: 0, by_rank: None });
+        let task = TaskPlan { name, per_iteration: 1, groups, ..TaskPlan::default() };
         let role = RolePlan {
             ranks: (0..ranks).collect(),
             tasks: vec![task],

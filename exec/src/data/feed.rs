@@ -14,6 +14,7 @@ use lockstep_topology::InputError;
 
 use super::Dataset;
 use super::decoders::{Batch, Decoders, MadeTimes, Recipe};
+use super::ring::{Prepared, Ring};
 use super::transform::Untransformed;
 use crate::arena::Arena;
 
@@ -28,6 +29,8 @@ pub(crate) enum Samples<'a> {
 /// A rank's batches in preparation.
 pub(crate) struct Feed {
     ahead: VecDeque<Arc<Batch>>,
+    /// The batch that is loaded next, where learners prepare batches for each other: its memory is the ring's.
+    of_ring: Option<Arc<Batch>>,
     /// Memory of batches already taken, for reuse.
     free: Vec<Arc<Arena>>,
     transform_at: TransformAt,
@@ -39,7 +42,7 @@ impl Feed {
     /// The feed of a rank whose samples are transformed there.
     pub(crate) fn new(transform_at: TransformAt) -> Feed {
         let on_device = Arc::new(AtomicBool::new(transform_at == TransformAt::Device));
-        Feed { ahead: VecDeque::new(), free: Vec::new(), transform_at, on_device }
+        Feed { ahead: VecDeque::new(), of_ring: None, free: Vec::new(), transform_at, on_device }
     }
 
     /// Notes that the device has waited for threads.
@@ -51,6 +54,11 @@ impl Feed {
 
     /// Number of batches prepared ahead.
     pub(crate) const AHEAD: usize = READ_AHEAD as usize;
+
+    /// Batches prepared ahead in a program that reads `ahead` of its loads.
+    pub(crate) fn room(ahead: u32) -> usize {
+        Feed::AHEAD.min(ahead as usize)
+    }
 
     /// Whether threads make the batches of `data`.
     pub(crate) fn makes(data: &Dataset) -> bool {
@@ -99,7 +107,10 @@ impl Feed {
         let Some((recipe, decoders)) = data.recipe(indices, seed, place) else {
             return take(Samples::Drawn(&mut |images| data.draw(indices, seed, place, images, labels)));
         };
+        let of_ring = self.of_ring.take_if(|batch| batch.recipe == recipe);
+        let is_own = of_ring.is_none();
         let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
+            _ if !is_own => of_ring.unwrap_or_else(|| unreachable!("just taken")),
             Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
             None => decoders.ask(recipe, self.free.pop(), true, &self.on_device)?,
         };
@@ -111,9 +122,17 @@ impl Feed {
             }))?,
         }
         data.label(indices, labels);
-        self.free.push(batch.memory.clone());
+        if is_own {
+            self.free.push(batch.memory.clone());
+        }
         self.free.truncate(Feed::AHEAD);
         Ok(())
+    }
+
+    /// Takes the batch that is loaded next from a ring; false before there is a place for it.
+    pub(crate) fn take(&mut self, ring: &Ring, batch: Prepared) -> bool {
+        self.of_ring = ring.batch(batch);
+        self.of_ring.is_some()
     }
 
     /// Waits, at most until `deadline`, until the batch that is loaded next is ready; returns when that was, if it is.
@@ -129,7 +148,7 @@ impl Feed {
         deadline: Instant,
     ) -> Result<Option<MadeTimes>, InputError> {
         let Some((recipe, decoders)) = data.recipe(indices, seed, place) else { return Ok(None) };
-        let batch = match self.ahead.iter().find(|batch| batch.recipe == recipe) {
+        let batch = match self.of_ring.iter().chain(&self.ahead).find(|batch| batch.recipe == recipe) {
             Some(batch) => batch.clone(),
             None => {
                 let batch = decoders.ask(recipe, self.free.pop(), true, &self.on_device)?;
@@ -176,7 +195,7 @@ impl Drop for Feed {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::PathBuf;
 
     use lockstep_data::generate::{Like, generate};
@@ -185,7 +204,7 @@ mod tests {
     use super::*;
 
     /// Packs eight pictures.
-    fn pictures(of: &str) -> PathBuf {
+    pub(in super::super) fn pictures(of: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("lockstep-feed-{of}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         generate((Like::Imagenet, 2), (8, 1), &folder.join("in"), 2, |_| true).unwrap();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockstep_topology::InputError;
 
 use super::Replica;
-use crate::data::{Dataset, MadeTimes, Samples};
+use crate::data::{Dataset, MadeTimes, Prepared, Ring, Samples};
 use crate::error::ExecError;
 
 impl Replica {
@@ -59,6 +59,11 @@ impl Replica {
         deadline: Instant,
     ) -> Result<Option<MadeTimes>, InputError> {
         self.feed.wait(data, indices, (self.seed, place), deadline)
+    }
+
+    /// Takes the micro-batch that is loaded next from a ring; false before there is a place for it.
+    pub(crate) fn take(&mut self, ring: &Ring, batch: Prepared) -> bool {
+        self.feed.take(ring, batch)
     }
 
     /// Notes that the device has waited for threads to decode samples.

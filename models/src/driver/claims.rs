@@ -1,7 +1,7 @@
 //! Assigns the micro-batches of an iteration to ranks that claim them: first come, first served, round-robin, or from a
 //! record. Each rank gets equally many (Koliousis et al. 2019, §4.3: one learning task for each model replica).
 
-use lockstep_topology::{InputError, Time};
+use lockstep_topology::{ErrorPlace, InputError, Time};
 
 use super::Observation;
 use super::pools::Pools;
@@ -102,9 +102,10 @@ impl Claims {
             of_rank.iter().for_each(|(iteration, _)| got[*iteration as usize] += 1);
             if let Some(iteration) = got.iter().position(|got| *got != each) {
                 let message = format!(
-                    "has {} micro-batches in the log, and each learner takes {each} an iteration: record a new log with \
-                     --driver-log (earlier versions gave fast learners more)",
-                    got[iteration]
+                    "has {} micro-batches in the log, and each learner takes {each} an iteration: record a new log with {} \
+                     (earlier versions gave fast learners more)",
+                    got[iteration],
+                    ErrorPlace::Flag("driver_log")
                 );
                 return wrong(format!("iteration {iteration}, rank {rank}"), &message);
             }
@@ -120,6 +121,12 @@ impl Claims {
             Rule::FirstCome { pools, .. } if pools.count() > 0 => Some(pools),
             _ => None,
         }
+    }
+
+    /// The micro-batch that the record gives `rank` after the next `number` ones; `None` without a record, or at its end.
+    pub(super) fn recorded(&self, rank: u32, number: usize) -> Option<u32> {
+        let Rule::Replay(by_rank) = &self.rule else { return None };
+        by_rank.get(rank as usize)?.iter().rev().nth(number).map(|(_, micro_batch)| *micro_batch)
     }
 
     /// Whether it answers from a record.

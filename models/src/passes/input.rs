@@ -14,10 +14,9 @@ use crate::{After, Op, Program, Role, Stream, Task, TaskId};
 /// Batches ahead of each rank in the executor: one that is ready while the next is prepared.
 pub const READ_AHEAD: u32 = 2;
 
-/// Adds the tasks to a program, for `ahead` batches; none ahead where ranks claim their batches, since they do not know
-/// what comes next.
+/// Adds the tasks to a program, for `ahead` batches. Learners that are served first come, first served share what they
+/// prepare: see [`Pools`](crate::Pools).
 pub(crate) fn input(mut program: Program, ahead: u32) -> Program {
-    let ahead = if program.claims() { 0 } else { ahead };
     for role in &mut program.roles {
         *role = of_role(role, ahead as usize);
     }
@@ -163,9 +162,11 @@ mod tests {
         }
     }
 
+    /// Koliousis et al. 2019, §4.5: the buffer has room for more than one batch of each learner.
     #[test]
-    fn learners_that_claim_batches_read_none_ahead() {
-        let program = program("sma:first-come", 3, 1, 1, Some(2));
-        assert_eq!(program.roles[0].batches_ahead(), Some(0));
+    fn learners_that_claim_batches_read_as_far_ahead() {
+        for strategy in ["sma:first-come", "sma:tau=3:first-come", "sma:round-robin"] {
+            assert_eq!(program(strategy, 3, 1, 1, Some(2)).roles[0].batches_ahead(), Some(2), "{strategy}");
+        }
     }
 }

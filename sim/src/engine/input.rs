@@ -99,17 +99,24 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The batch for the next load of `rank` is on its device. If the rank has waited for the threads, its device
-    /// transforms from now on. A wait for a copy queued behind others does not count, nor does one for the first batch,
-    /// with none ahead.
+    /// transforms from now on, and so do those of learners that share what they prepare. A wait for a copy queued behind
+    /// others does not count, nor does one for the first batch, with none ahead.
     pub(super) fn has_batch(&mut self, rank: u32) {
         let Some(behind) = self.late else { return };
         let now = self.now;
         let state = &mut self.ranks[rank as usize];
         let waited = state.asked.take().is_some_and(|asked| asked < now);
         let first = (state.compute.iteration, state.compute.repetition) == (0, 0);
-        let threads_are_late = state.input[UPLOAD].at_once;
-        if waited && threads_are_late && !first && !state.was_late {
-            (state.jobs, state.was_late) = (state.jobs + behind, true);
+        let preparer = self.ring.as_ref().and_then(|ring| ring.preparer(rank)).unwrap_or(rank);
+        let threads_are_late = self.ranks[preparer as usize].input[UPLOAD].at_once;
+        if waited && threads_are_late && !first {
+            let pool = self.ring.as_ref().and_then(|_| self.driver.pools()).map(|pools| pools.ranks(pools.of(rank)));
+            for other in pool.unwrap_or(&[rank]) {
+                let state = &mut self.ranks[*other as usize];
+                if !state.was_late {
+                    (state.jobs, state.was_late) = (state.jobs + behind, true);
+                }
+            }
         }
     }
 }

@@ -40,6 +40,11 @@ impl Ring {
         self.claimed[rank as usize] = Some(batch);
     }
 
+    /// Who prepares the batch that `rank` has claimed and not loaded.
+    pub(super) fn preparer(&self, rank: u32) -> Option<u32> {
+        self.claimed[rank as usize].map(|(preparer, _)| preparer)
+    }
+
     /// Whether the batch that `rank` has claimed is uploaded, if it has one.
     pub(super) fn has(&self, rank: u32) -> bool {
         self.claimed[rank as usize].is_none_or(|(preparer, number)| number < self.uploaded[preparer as usize])

@@ -135,7 +135,8 @@ fn first_come_beats_round_robin_where_a_learner_is_slow() {
     let mut all: Vec<u32> = (0..4).flat_map(of).collect();
     all.sort_unstable();
     assert!(all.into_iter().eq(0..4 * tau));
-    assert_eq!(of(2)[..2], [2, 10], "the others have taken two each meanwhile");
+    // All four learners are free at 3 T, when each of the other three has taken three batches.
+    assert!(of(2)[0] == 2 && (10..14).contains(&of(2)[1]), "{:?}", of(2));
     // Where none is slow, all take the same time.
     let still = ["", ":first-come", ":round-robin"].map(|strategy| learned(strategy, Conditions::none()).0);
     assert!(still.iter().all(|end| (end - still[0]).abs() < 1e-9), "{still:?}");
