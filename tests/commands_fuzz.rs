@@ -135,8 +135,11 @@ impl Draw {
     }
 }
 
-/// Inputs by name: of each, the shipped files in a folder whose name has this beginning and end, and bytes of our own.
-const INPUTS: [(&str, &[(&str, &str)], &[u8]); 9] = [
+/// The name of an input, folders with the ends of names of shipped files, and bytes of our own.
+type Input = (&'static str, &'static [(&'static str, &'static str)], &'static [u8]);
+
+/// The inputs of calls.
+const INPUTS: [Input; 9] = [
     ("experiment.toml", &[("experiments", ".toml"), ("tests/fixtures", ".toml")], b""),
     ("model.toml", &[("models/zoo", ".toml"), ("experiments/claims/models", ".toml")], b""),
     ("cluster.toml", &[("topology/clusters", ".toml"), ("experiments/collectives/machines", ".toml")], b""),

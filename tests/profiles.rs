@@ -279,7 +279,8 @@ fn batches_that_do_not_fit_are_reported_and_skipped() {
     let place = folder("profiles-full");
     // The large batch's samples alone, twice, take 200 MB.
     let memory = [("PRETEND_MEMORY_BYTES", "400000000")];
-    let arguments = "exec profile --model lenet --batch-per-rank 2,32000 --learners 1 --steps 2 --patience 0.1 -o gpu.json";
+    let arguments =
+        "exec profile --model lenet --batch-per-rank 2,32000 --learners 1 --steps 2 --patience 0.1 -o gpu.json";
     let output = run(&libraries, &place, &arguments.split(' ').collect::<Vec<_>>(), &memory);
     let error = error_of(&output);
     assert!(
@@ -289,7 +290,8 @@ fn batches_that_do_not_fit_are_reported_and_skipped() {
     let profile = Profile::load(&place.join("gpu.json")).expect("a profile");
     assert!(profile.gpus[0].compute.iter().all(|entry| entry.samples == 2));
 
-    let arguments = "exec profile --model lenet --batch-per-rank 32000 --learners 1 --steps 2 --patience 0.1 -o none.json";
+    let arguments =
+        "exec profile --model lenet --batch-per-rank 32000 --learners 1 --steps 2 --patience 0.1 -o none.json";
     let output = run(&libraries, &place, &arguments.split(' ').collect::<Vec<_>>(), &memory);
     let error = error_of(&output);
     assert_eq!(output.status.code(), Some(2), "{error}");

@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn turns_are_within_a_process() {
         let mut claims = Claims::in_turn(Pools::new(3, 1, |rank| rank % 2));
-        let got = [(0, 1), (1, 1), (0, 2), (0, 0), (0, 2)].map(|(iteration, rank)| answer(&mut claims, iteration, rank));
+        let got =
+            [(0, 1), (1, 1), (0, 2), (0, 0), (0, 2)].map(|(iteration, rank)| answer(&mut claims, iteration, rank));
         use ClaimAnswer::{Take, Wait};
         assert_eq!(got, [Take(1), Take(1), Wait, Take(0), Take(2)]);
         assert_eq!([0, 1, 2].map(|rank| claims.turn(rank)), [Some(0), Some(1), Some(0)]);
