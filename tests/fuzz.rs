@@ -184,7 +184,11 @@ fn flight_records() {
 
 #[test]
 fn driver_logs() {
-    holds("claims", readers::claims, &[], INPUTS / 4);
+    let line = |step: u32, rank: u32| {
+        format!("{{\"iteration\":{step},\"rank\":{rank},\"micro_batch\":{},\"at_ps\":{step}}}\n", (step + rank) % 2)
+    };
+    let log: String = (0..4).flat_map(|step| [line(step, 0), line(step, 1)]).collect();
+    holds("claims", readers::claims, &[log.into_bytes()], INPUTS / 4);
 }
 
 #[test]

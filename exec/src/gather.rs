@@ -1,14 +1,12 @@
 //! Gathers the results of all ranks on rank 0, over the transport of the run.
 
-use lockstep_models::{AccuracyMonitor, Claim, Periodic, PeriodicSpan, Span};
+use lockstep_models::{AccuracyMonitor, Periodic, PeriodicSpan, Span};
 use lockstep_topology::{Rank, Time};
 
+use crate::claims::{claims_of, claims_to_words};
 use crate::exchange::ExchangeTraffic;
 use crate::transport::{Transport, TransportError, control};
 use crate::worker::Outcome;
-
-const LENGTH: u32 = 1;
-const CONTENT: u32 = 2;
 
 /// The results of one rank: its outcome, batch norm statistics, own weights, and fingerprints of the model.
 pub(crate) struct RankResult {
@@ -29,60 +27,14 @@ pub(crate) struct RankResult {
 /// All ranks' results in rank order, on rank 0; `None` elsewhere.
 pub(crate) fn gather(end: &mut dyn Transport, own: RankResult) -> Result<Option<Vec<RankResult>>, TransportError> {
     if end.rank().0 != 0 {
-        send(end, &encode(&own))?;
+        control::send_words(end, Rank(0), &encode(&own))?;
         return Ok(None);
     }
     let mut all = vec![own];
     for rank in 1..end.ranks() {
-        all.push(decode(rank, &receive(end, Rank(rank))?));
+        all.push(decode(rank, &control::receive_words(end, Rank(rank))?));
     }
     Ok(Some(all))
-}
-
-/// The claims of all ranks on rank 0, in the order of their times; `None` elsewhere. `own` are those of this rank.
-pub(crate) fn gather_claims(end: &mut dyn Transport, own: &[Claim]) -> Result<Option<Vec<Claim>>, TransportError> {
-    if end.rank().0 != 0 {
-        send(end, &claims_to_words(own))?;
-        return Ok(None);
-    }
-    let mut all = own.to_vec();
-    for rank in 1..end.ranks() {
-        all.extend(claims_of(rank, &receive(end, Rank(rank))?));
-    }
-    Ok(Some(in_order(all)))
-}
-
-/// Claims in the order of their times.
-pub(crate) fn in_order(mut claims: Vec<Claim>) -> Vec<Claim> {
-    claims.sort_by_key(|claim| (claim.at, claim.rank, claim.iteration));
-    claims
-}
-
-/// The claims of one rank.
-fn claims_to_words(claims: &[Claim]) -> Vec<u64> {
-    claims.iter().flat_map(|one| [u64::from(one.iteration) | u64::from(one.micro_batch) << 32, one.at.0]).collect()
-}
-
-fn claims_of(rank: u32, words: &[u64]) -> impl Iterator<Item = Claim> {
-    words.chunks_exact(2).map(move |word| Claim {
-        iteration: word[0] as u32,
-        rank,
-        micro_batch: (word[0] >> 32) as u32,
-        at: Time(word[1]),
-    })
-}
-
-/// Words are sent as bit patterns of fp32 elements; copying does not change them.
-fn send(end: &mut dyn Transport, words: &[u64]) -> Result<(), TransportError> {
-    control::send(end, Rank(0), LENGTH, words.len() as u64)?;
-    let halves = words.iter().flat_map(|word| control::words(*word));
-    control::send_elements(end, Rank(0), CONTENT, halves.collect())
-}
-
-fn receive(end: &mut dyn Transport, from: Rank) -> Result<Vec<u64>, TransportError> {
-    let words = control::receive(end, from, LENGTH)? as usize;
-    let halves = control::receive_elements(end, from, CONTENT, 2 * words)?;
-    Ok(halves.chunks_exact(2).map(control::value).collect())
 }
 
 /// Lists one after the other, each preceded by its length.
@@ -159,6 +111,8 @@ fn decode(rank: u32, words: &[u64]) -> RankResult {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_models::Claim;
+
     use super::*;
     use crate::transport::memory;
 

@@ -3,6 +3,7 @@
 mod arena;
 mod beginning;
 mod capacity;
+mod claims;
 mod clock;
 pub mod data;
 pub mod device;

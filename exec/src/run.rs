@@ -11,12 +11,13 @@ use std::time::Instant;
 use lockstep_models::{AccuracyMonitor, Buffer, Driver, Program, RunLength, Target, Timeline};
 use lockstep_topology::InputError;
 
+use crate::claims::in_order;
 use crate::clock;
 use crate::data::{Dataset, Feed, Parts, Ring, Sampler};
 use crate::error::ExecError;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
-use crate::gather::{RankResult, gather, in_order};
+use crate::gather::{RankResult, gather};
 use crate::periodic::{PeriodicPrograms, collect};
 use crate::pin::Pins;
 use crate::process_outcome::ProcessOutcome;

@@ -172,6 +172,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--resume", "", Some("absent")),
     ("--metrics", "", Some("m.jsonl")),
     ("--stall-limit", "", Some("90")),
+    ("--patience", "", Some("0.2")),
     ("--flight", "", Some("absent")),
     ("--tuner-log", "", Some("t.json")),
     ("--replay-tuner", "", Some("absent.json")),
@@ -218,7 +219,7 @@ pub(super) const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     (
         "exec",
         "",
-        "--stall-limit --flight --warmup-steps",
+        "--stall-limit --flight --warmup-steps --patience",
         "is about stalls and times, and these are left out of the answers",
     ),
     ("exec run", "", "--sampling", "a single node draws alike by either rule"),

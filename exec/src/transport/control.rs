@@ -10,6 +10,10 @@ use super::{Combine, Region, RegionMut, Tag, Transport, TransportError};
 /// below it.
 pub const FIRST_RESERVED_KIND: u32 = 64;
 
+/// Kinds of the messages that carry the number of words of a list, and the list.
+const LENGTH: u32 = 1;
+const CONTENT: u32 = 2;
+
 /// The 64 bits of a value as a message; copying preserves them whatever numbers they represent.
 pub(crate) fn words(value: u64) -> [f32; 2] {
     [f32::from_bits(value as u32), f32::from_bits((value >> 32) as u32)]
@@ -100,6 +104,20 @@ pub fn receive_elements(
     count: usize,
 ) -> Result<Vec<f32>, TransportError> {
     pass(end, None, Some((from, count)), kind)
+}
+
+/// Sends words, preceded by their number, to `to` and returns when they have been received. They travel as bit patterns
+/// of fp32 elements; copying does not change them.
+pub(crate) fn send_words(end: &mut dyn Transport, to: Rank, list: &[u64]) -> Result<(), TransportError> {
+    send(end, to, LENGTH, list.len() as u64)?;
+    send_elements(end, to, CONTENT, list.iter().flat_map(|word| words(*word)).collect())
+}
+
+/// The next list of words from `from`.
+pub(crate) fn receive_words(end: &mut dyn Transport, from: Rank) -> Result<Vec<u64>, TransportError> {
+    let count = receive(end, from, LENGTH)? as usize;
+    let halves = receive_elements(end, from, CONTENT, 2 * count)?;
+    Ok(halves.chunks_exact(2).map(value).collect())
 }
 
 /// Sends `value` to `to` while receiving one from `from`.

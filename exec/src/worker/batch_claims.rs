@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use lockstep_models::{Claim, ClaimAnswer, Observation};
+use lockstep_models::{Claim, ClaimAnswer, Driver, Observation};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
@@ -38,8 +38,9 @@ impl Worker<'_> {
         let (rank, iteration) = (self.transport.rank().0, self.iteration);
         let answer = Cell::new(None);
         self.wait_napping(NAP, |worker| {
-            let observation = Observation { rank, iteration, at: worker.now() };
-            if let ClaimAnswer::Take(batch) = worker.driver(|driver| driver.claim(&observation)) {
+            // The time is that of the answer, so that claims of a process are in the order of their times.
+            let ask = |driver: &mut Driver| driver.claim(&Observation { rank, iteration, at: worker.now() });
+            if let ClaimAnswer::Take(batch) = worker.driver(ask) {
                 answer.set(Some(batch));
             }
             answer.get().is_some()

@@ -13,9 +13,9 @@ use lockstep_topology::Rank;
 
 use super::Worker;
 use super::waiting::NAP;
+use crate::claims::gather_claims;
 use crate::error::ExecError;
 use crate::flight::Aside;
-use crate::gather::gather_claims;
 use crate::periodic::{Collected, collected};
 use crate::snapshot::{Log, ORDERS, Order, Snapshot};
 use crate::state::{Position, State};
