@@ -148,7 +148,7 @@ pub(crate) struct Engine<'a, F> {
     forward: u32,
     stopped: u32,
     /// What learners prepare for each other.
-    ring: Option<Ring>,
+    ring: Option<Box<Ring>>,
     pub(crate) record: Record,
     /// Iterations so far.
     periods: Periods,
@@ -185,7 +185,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
     ) -> Engine<'a, F> {
         let platform = resources.platform;
         let mut ranks = rank::all(plan, platform, jobs);
-        let ring = Ring::new(plan, &driver);
+        let ring = Ring::new(plan, &driver).map(Box::new);
         ranks.iter_mut().for_each(|rank| rank.shares = ring.is_some());
         Engine {
             plan,

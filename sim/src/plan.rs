@@ -50,7 +50,7 @@ pub(crate) struct TaskPlan {
     pub(crate) needs: Vec<Need>,
     /// What it does not wait for where ranks share what they prepare: a load for its rank's own upload, a read for its
     /// rank's own load.
-    pub(crate) of_pool: Option<usize>,
+    pub(crate) of_pool: Option<u32>,
 }
 
 /// The groups of an exchange, with a number for each group of ranks that runs it.
@@ -305,8 +305,8 @@ fn role_plan(role: &Role, simulated: u32, groups: &[Option<ExchangeGroups>]) -> 
             groups: groups[id].clone(),
             needs: loops.needs(id),
             of_pool: match role.tasks[id].op {
-                Op::Load { .. } => role.input_of(id).map(|[.., upload]| upload),
-                Op::Read { .. } => role.tasks[id].after.first().map(|after| after.task),
+                Op::Load { .. } => role.input_of(id).map(|[.., upload]| upload as u32),
+                Op::Read { .. } => role.tasks[id].after.first().map(|after| after.task as u32),
                 _ => None,
             },
         }

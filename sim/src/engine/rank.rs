@@ -146,9 +146,9 @@ impl Rank {
         cursor: Cursor,
     ) -> impl Iterator<Item = u32> + 'p {
         let TaskPlan { needs, of_pool, .. } = &role.tasks[task as usize];
-        let of_pool = of_pool.filter(|_| self.shares);
         let open = move |need: &&Need| {
-            Some(need.task) != of_pool && self.done[need.task] < need.runs(cursor.iteration, cursor.repetition)
+            let is_open = self.done[need.task] < need.runs(cursor.iteration, cursor.repetition);
+            is_open && !(self.shares && *of_pool == Some(need.task as u32))
         };
         needs.iter().filter(open).map(|need| need.task as u32)
     }
@@ -212,7 +212,9 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn start_ready(&mut self, rank: u32) -> Result<(), InputError> {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
-        self.start_freed()?;
+        if self.ring.is_some() {
+            self.start_freed()?;
+        }
         while std::mem::take(&mut self.ranks[rank as usize].changed) {
             self.start_input(rank)?;
             loop {
@@ -241,7 +243,9 @@ impl<F: Fluid> Engine<'_, F> {
         state.done[span.task as usize] += 1;
         state.changed = true;
         self.record.add(state.role, span);
-        self.hand_on(rank, span.task);
+        if self.ring.is_some() {
+            self.hand_on(rank, span.task);
+        }
         self.resources.fluid.ended(span.iteration);
         self.touch(2 * rank);
         if !self.role(rank).synchronisation.is_empty() {
@@ -260,7 +264,8 @@ impl<F: Fluid> Engine<'_, F> {
             let task = state.compute.task(&role.compute)?;
             let uploaded_by = role.tasks[task as usize].uploaded_by;
             let waits_for = {
-                let of_others = uploaded_by.filter(|_| self.ring.as_ref().is_some_and(|ring| !ring.has(rank)));
+                let of_others =
+                    uploaded_by.filter(|_| state.shares && self.ring.as_ref().is_some_and(|ring| !ring.has(rank)));
                 let mut missing = state.missing(role, task, state.compute).chain(of_others);
                 (missing.next(), missing.next())
             };
