@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::timeline::{computes, median, quantile};
-use crate::{Claim, Program, Timeline};
+use crate::{Program, Timeline};
 
 impl Program {
     /// The number of a rank's device.
@@ -47,23 +47,16 @@ pub struct DeviceRates {
 }
 
 impl DeviceRates {
-    /// The rates in the counted steps of `timeline`, of devices with these numbers of learners, which are neighbours.
-    /// `claims`: the batches that learners got, where they claim them. `threshold`: the share below which rates count
-    /// as equal. `None` where spans of a device are missing, since too many were to be kept.
+    /// The rates in the counted steps of `timeline`; `threshold`: the share below which rates count as equal. `None`
+    /// where spans of a worker are missing, since too many were to be kept.
     ///
     /// Devices differ where the lower quartile of the slowest one's time per image exceeds the upper quartile of the
     /// fastest one's by more than the threshold.
-    pub fn of(
-        program: &Program,
-        timeline: &Timeline,
-        claims: &[Claim],
-        learners: &[u32],
-        threshold: f64,
-    ) -> Option<DeviceRates> {
+    pub fn of(program: &Program, timeline: &Timeline, threshold: f64) -> Option<DeviceRates> {
         let steps = timeline.steps();
-        let busy = busy_s(program, timeline, learners)?;
+        let device_of: Vec<u32> = (0..program.workers()).map(|rank| program.device_of(rank)).collect();
         let mut times: Vec<Vec<f64>> = Vec::new();
-        for device in &busy {
+        for device in busy_s(program, timeline, &device_of)? {
             let of_step = |iteration: u32| device.get(&iteration).copied().unwrap_or(0.0);
             let mut of_device: Vec<f64> = steps.iter().map(|step| of_step(step.iteration)).collect();
             of_device.sort_by(f64::total_cmp);
@@ -71,10 +64,12 @@ impl DeviceRates {
         }
         let longest = times.iter().map(|of| quantile(of, 0.5)).fold(0.0, f64::max);
         let exposed = (median(steps.iter().map(|step| step.seconds()).collect()) - longest).max(0.0);
-        let images = images(program, claims, learners);
+        // Every learner has equally many images in a step.
+        let each = program.global_batch() as f64 / device_of.len() as f64;
+        let images = |device: usize| each * device_of.iter().filter(|of| **of as usize == device).count() as f64;
         // Seconds per image at a quantile of its steps.
-        let pace = |device: usize, share: f64| (exposed + quantile(&times[device], share)) / images[device];
-        let devices = || 0..learners.len();
+        let pace = |device: usize, share: f64| (exposed + quantile(&times[device], share)) / images(device);
+        let devices = || 0..times.len();
         let slowest = devices().map(|device| pace(device, 0.25)).fold(0.0, f64::max);
         let fastest = devices().map(|device| pace(device, 0.75)).fold(f64::INFINITY, f64::min);
         Some(DeviceRates {
@@ -84,29 +79,15 @@ impl DeviceRates {
     }
 }
 
-/// Images of each device in a step: its share of the batches that were claimed, or those of its learners.
-fn images(program: &Program, claims: &[Claim], learners: &[u32]) -> Vec<f64> {
-    let ends = ends(learners);
-    let mut shares: Vec<f64> = learners.iter().map(|count| f64::from(*count)).collect();
-    if !claims.is_empty() {
-        shares.fill(0.0);
-        for claim in claims {
-            shares[device_of(&ends, claim.rank)] += 1.0;
-        }
-    }
-    let all: f64 = shares.iter().sum();
-    shares.iter().map(|share| program.global_batch() as f64 * share / all).collect()
-}
-
-/// Seconds by device and iteration in which some learner of the device computes.
-fn busy_s(program: &Program, timeline: &Timeline, learners: &[u32]) -> Option<Vec<BTreeMap<u32, f64>>> {
-    let ends = ends(learners);
-    let mut runs: Vec<BTreeMap<u32, Vec<(u64, u64)>>> = vec![BTreeMap::new(); learners.len()];
-    let mut seen = vec![false; program.workers() as usize];
+/// Seconds by device and iteration in which some learner of the device computes; `device_of` has the workers' devices.
+fn busy_s(program: &Program, timeline: &Timeline, device_of: &[u32]) -> Option<Vec<BTreeMap<u32, f64>>> {
+    let devices = device_of.last().map_or(0, |last| *last as usize + 1);
+    let mut runs: Vec<BTreeMap<u32, Vec<(u64, u64)>>> = vec![BTreeMap::new(); devices];
+    let mut seen = vec![false; device_of.len()];
     for span in timeline.spans.iter().filter(|span| span.rank < program.workers()) {
         if computes(program, program.role_of(span.rank), span.task as usize) {
             seen[span.rank as usize] = true;
-            let of_device = runs[device_of(&ends, span.rank)].entry(span.iteration).or_default();
+            let of_device = runs[device_of[span.rank as usize] as usize].entry(span.iteration).or_default();
             of_device.push((span.start.0, span.end.0));
         }
     }
@@ -123,19 +104,4 @@ fn joined_s(mut spans: Vec<(u64, u64)>) -> f64 {
         until = until.max(end);
     }
     sum as f64 * 1e-12
-}
-
-/// One past the last rank of each device.
-fn ends(learners: &[u32]) -> Vec<u32> {
-    learners
-        .iter()
-        .scan(0, |end, count| {
-            *end += count;
-            Some(*end)
-        })
-        .collect()
-}
-
-fn device_of(ends: &[u32], rank: u32) -> usize {
-    ends.partition_point(|end| *end <= rank).min(ends.len() - 1)
 }

@@ -76,8 +76,7 @@ fn rates(
     if one_kind && costs.alike() && setup.conditions.alike() {
         return None;
     }
-    let (timeline, claims) = (&now.prediction.timeline, &now.prediction.claims);
-    let rates = DeviceRates::of(&now.program, timeline, claims, &tuner.learners(), experiment.tuner_threshold);
+    let rates = DeviceRates::of(&now.program, &now.prediction.timeline, experiment.tuner_threshold);
     match (rates, tuner.together()) {
         (Some(rates), Some(false)) => Some(rates.images_per_s),
         (Some(rates), _) => (!one_kind || rates.differ).then_some(rates.images_per_s),

@@ -118,8 +118,7 @@ impl Training<'_> {
     /// Images per second of a device, of each where they differ. What the first observation decides is kept.
     fn rates(&self, tuner: &Tuner, measured: &MeasuredTraining) -> Vec<f64> {
         let (learners, timeline) = (tuner.learners(), &measured.run.timeline);
-        let threshold = self.experiment.tuner_threshold;
-        let rates = DeviceRates::of(&measured.program, timeline, &measured.run.claims, &learners, threshold);
+        let rates = DeviceRates::of(&measured.program, timeline, self.experiment.tuner_threshold);
         let apart = match (tuner.together(), &rates) {
             (None, Some(rates)) => rates.differ && self.experiment.tunes_devices_apart(),
             (together, _) => together == Some(false),
