@@ -6,9 +6,7 @@ use lockstep_topology::Rank;
 use super::{Position, State};
 use crate::transport::{Transport, TransportError, control};
 
-/// Kinds of the messages: the number of words of the header, the header, and values.
-const LENGTH: u32 = 8;
-const HEADER: u32 = 9;
+/// Kind of the messages that carry values.
 const VALUES: u32 = 10;
 
 /// The state that the first rank of the job has, in all ranks, one of each process; the states of others are ignored.
@@ -54,10 +52,7 @@ fn header(state: &State) -> Vec<u64> {
 }
 
 fn send(end: &mut dyn Transport, to: Rank, state: &State) -> Result<(), TransportError> {
-    let header = header(state);
-    control::send(end, to, LENGTH, header.len() as u64)?;
-    let words = header.iter().flat_map(|value| control::words(*value)).collect();
-    control::send_elements(end, to, HEADER, words)?;
+    control::send_words(end, to, &header(state))?;
     for values in groups(state).iter().flatten().filter(|values| !values.is_empty()) {
         control::send_elements(end, to, VALUES, values.to_vec())?;
     }
@@ -66,9 +61,7 @@ fn send(end: &mut dyn Transport, to: Rank, state: &State) -> Result<(), Transpor
 
 fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
     let first = Rank(0);
-    let length = control::receive(end, first, LENGTH)? as usize;
-    let words = control::receive_elements(end, first, HEADER, 2 * length)?;
-    let mut header = words.chunks(2).map(control::value);
+    let mut header = control::receive_words(end, first)?.into_iter();
     let mut next = || header.next().unwrap_or_default();
     let position = Position { epoch: next(), samples: next() };
     let mut list = || -> Vec<u64> { (0..next()).map(|_| next()).collect() };
