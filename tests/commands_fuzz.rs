@@ -285,11 +285,13 @@ fn names_output(words: &[String], before: &BTreeMap<PathBuf, Vec<u8>>, after: &B
 fn fault(words: &[String], output: &Output, changed: bool, drafts: &[PathBuf]) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let control = |c: char| c.is_control() && c != '\n';
+    // Long work is no fault, and on a slow machine more of it is long; a command that says nothing meanwhile is one.
+    let late = matches!(output.status.code(), Some(124 | 137)) || output.status.signal() == Some(9);
+    // Opening a pipe waits for the other end, as in any program.
+    let quiet = words.iter().any(|word| ["-q", "--quiet"].contains(&word.as_str()) || word.ends_with("given/pipe"));
     match output.status.code() {
+        _ if late => (said.is_empty() && !quiet).then(|| format!("said nothing for {SECONDS} s")),
         None => Some(format!("ended by signal {:?}", output.status.signal())),
-        // Opening a pipe waits for the other end, as in any program.
-        Some(124 | 137) if words.iter().any(|word| word.ends_with("given/pipe")) => None,
-        Some(124 | 137) => Some(format!("took more than {SECONDS} s")),
         Some(code) if code > 2 => Some(format!("exit code {code}")),
         _ if said.contains("panicked") => Some("panicked".to_owned()),
         Some(2) if !said.trim_end().lines().last().is_some_and(|line| line.contains(": ")) => {
