@@ -291,6 +291,7 @@ fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: Proc
         state_sha256: hex(state.words()),
         parameters,
         claims: setup.claims(steps as u32, in_order(claims)),
+        notes: setup.driver.lock().ok().and_then(|driver| driver.note()).map(str::to_owned).into_iter().collect(),
         restarts,
         first: setup.first,
         stopped,

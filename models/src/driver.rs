@@ -113,6 +113,11 @@ impl Driver {
         self.claims.replays()
     }
 
+    /// What a reader of results must know of the assignment of batches, if anything.
+    pub fn note(&self) -> Option<&'static str> {
+        self.claims.note()
+    }
+
     /// The pools from which learners take batches first come, first served; `None` where a rank's batches are known
     /// before it asks.
     pub fn pools(&self) -> Option<&Pools> {

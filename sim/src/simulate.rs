@@ -168,6 +168,7 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     let (traffic, derivatives) = (outcome.traffic, outcome.derivatives);
     let utilisation = per_step(outcome.utilisation, outcome.end, &timeline);
     let mut notes = platform.costs.notes(program);
+    notes.extend(driver.note().map(str::to_owned));
     if outcome.rings_for_nccl {
         notes.push(nccl::AS_A_RING.to_owned());
     }

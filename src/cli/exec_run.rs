@@ -111,6 +111,8 @@ impl ExecRun {
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), configurations[0].job.model.notes().to_vec());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
             claims.clone_from(&measured.run.claims);
+            let news = measured.run.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>();
+            notes.extend(news);
             if let Some(tuning) = &measured.tuning {
                 let (configuration, seed) = (configuration.label(), measured.seed);
                 let (most, trials) = (measured.most.clone(), measured.trials.clone());

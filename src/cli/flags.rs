@@ -191,7 +191,8 @@ impl CollectiveFlags {
         let own = |algorithm: &Algorithm| algorithm.library().is_none();
         match self.chunk {
             Some(chunk) if !self.algorithms.iter().any(own) => {
-                let message = "is of lockstep's own algorithms, and a library divides its buffers itself: use e.g. ring, or leave it out";
+                let message = "is of lockstep's own algorithms, and a library divides its buffers itself: use e.g. ring, or leave \
+                               it out";
                 Err(InputError::flag("chunk", chunk.to_string(), message))
             }
             _ => Ok(()),

@@ -33,6 +33,8 @@ pub struct Run {
     pub parameters: Vec<f32>,
     /// Which learner got which micro-batch, where learners claim them; in the order of claims.
     pub claims: Vec<Claim>,
+    /// What a reader of its results must know.
+    pub notes: Vec<String>,
     /// Steps since training began after which learners restarted from their average model.
     pub restarts: Vec<u64>,
     /// Steps done before this run.

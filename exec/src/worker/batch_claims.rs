@@ -93,6 +93,7 @@ mod tests {
                 let owner = (claim.micro_batch / program.accumulate) as usize;
                 assert_eq!(hosts[owner], hosts[claim.rank as usize], "{claim:?}");
             }
+            assert_eq!(done.notes.len(), usize::from(hosts == [0, 1, 2, 3]), "{:?}", done.notes);
             let replay = RunOptions { observer: &(), replay: Some(&done.claims), ..options };
             assert_eq!(run(&program, &data, &replay).unwrap().state_sha256, done.state_sha256);
             let again = on_threads(&program, &data, &replay, Some(&hosts)).unwrap();

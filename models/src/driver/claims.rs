@@ -115,6 +115,17 @@ impl Claims {
         Ok(Claims { rule: Rule::Replay(replayed), record: Vec::new() })
     }
 
+    /// What a reader of results must know of the assignment.
+    pub(super) fn note(&self) -> Option<&'static str> {
+        match &self.rule {
+            Rule::FirstCome { pools, .. } | Rule::InTurn { pools, .. } if pools.are_of_one() => Some(
+                "each learner is alone in its process: it takes its own batches and waits for no turn, so first-come and \
+                 round-robin change nothing",
+            ),
+            _ => None,
+        }
+    }
+
     /// The pools, where batches are assigned first come, first served.
     pub(super) fn pools(&self) -> Option<&Pools> {
         match &self.rule {
@@ -224,6 +235,10 @@ mod tests {
         use ClaimAnswer::{Take, Wait};
         assert_eq!(got, [Take(1), Take(1), Wait, Take(0), Take(2)]);
         assert_eq!([0, 1, 2].map(|rank| claims.turn(rank)), [Some(0), Some(1), Some(0)]);
+        // Learners that are all alone neither share nor wait.
+        let alone = |workers: u32| Pools::new(workers, 2, |rank| rank);
+        assert!(claims.note().is_none() && Claims::in_turn(alone(1)).note().is_none());
+        assert!([Claims::in_turn(alone(2)), Claims::first_come(alone(2))].iter().all(|of| of.note().is_some()));
     }
 
     #[test]

@@ -4,8 +4,6 @@
 //! prepared in that order too, into a ring with room for some batches a learner (§4.5): of k learners the j-th prepares
 //! the pool's batches j, j + k, j + 2k, …
 
-use std::ops::Range;
-
 /// The pools of micro-batches that ranks share: the ranks of a process wait for, and take those of, each other and no others.
 ///
 /// ```
@@ -53,6 +51,11 @@ impl Pools {
         self.ranks.len()
     }
 
+    /// Whether several ranks are each alone in a pool, so that none shares batches or waits for another.
+    pub fn are_of_one(&self) -> bool {
+        self.count() > 1 && self.ranks.iter().all(|ranks| ranks.len() == 1)
+    }
+
     /// Micro-batches of each rank in an iteration.
     pub fn each(&self) -> u32 {
         self.each
@@ -61,11 +64,6 @@ impl Pools {
     /// The ranks of a pool, in order.
     pub fn ranks(&self, pool: u32) -> &[u32] {
         &self.ranks[pool as usize]
-    }
-
-    /// The places of a pool's batches within an iteration.
-    pub fn places(&self, pool: u32) -> Range<u32> {
-        0..self.ranks(pool).len() as u32 * self.each
     }
 
     /// The micro-batch that is taken as number `place` of a pool in an iteration, as a number within the iteration's
@@ -103,7 +101,7 @@ mod tests {
             let pools = Pools::new(workers, each, |rank| rank % processes);
             for pool in 0..pools.count() as u32 {
                 for iteration in 0..3 {
-                    for place in pools.places(pool) {
+                    for place in 0..pools.ranks(pool).len() as u32 * each {
                         let batch = pools.batch(pool, place);
                         let (rank, number) = pools.preparer(iteration, batch);
                         prop_assert_eq!(pools.of(rank), pool);
