@@ -11,6 +11,7 @@ use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{InputError, PipelinePhase, Time};
 
 use super::line::has_twice;
+use super::message::WORKED_OUT;
 use super::path::PLAIN;
 use super::recurrence::{Edge, How, State, advance};
 use super::{Engine, Event, overflow};
@@ -75,6 +76,9 @@ impl<F: Fluid> Engine<'_, F> {
         let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
         let computes = self.plan.roles.iter().any(|role| !role.compute.is_empty());
         let on_gpus = self.ranks.iter().any(|rank| rank.apart);
+        // Messages of another ring take the same paths, and queue behind them; those of other exchanges would share links.
+        let alike = |other: &GroupExchange| other.members == plan.members && other.schedule.pipeline().is_some();
+        let rings_alike = self.plan.group_exchanges.iter().all(alike);
         let (mut edges, mut paths, mut classes, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for rank in 0..ranks {
             let (from, to) = hop(rank, ranks, members);
@@ -86,7 +90,7 @@ impl<F: Fluid> Engine<'_, F> {
             // A message that flows before its receiver has started, or after its sender has ended, takes memory
             // bandwidth from their kernels.
             let early = edge.how == How::Eager || plan.schedule.buffered_sends();
-            if computes && on_gpus && early {
+            if early && (computes && on_gpus || !rings_alike) {
                 return Ok(None);
             }
             let path = (path, self.paths.at(path));
@@ -186,12 +190,12 @@ impl<F: Fluid> Engine<'_, F> {
             };
             let done = Time(states[own].done);
             let end = if schedule.buffered_sends() { done } else { done.max(Time(rid)) };
-            self.events.push(end, Event::Through(flight));
             let between = hop(member, ranks as u32, members);
             let (phases, path) = (&pipeline.phases, pipeline.paths[own]);
             let passed = Passed { phases, element_bytes: *element_bytes, path, between, member, members };
             self.set_final_state(&passed, states[own])?;
             self.take(&passed);
+            self.events.push(end, Event::Through(flight));
         }
         Ok(())
     }
@@ -213,6 +217,11 @@ impl<F: Fluid> Engine<'_, F> {
         (peer.messages, peer.bytes) = (peer.messages + messages, peer.bytes + bytes);
         let line = peer.line;
         self.lines.at_mut(line).there = Time(state.there);
+        // A sender may go on before its last message has arrived; what it sends then queues behind it.
+        if self.paths.at(path).pair == Pair::Wire && Time(state.there) > self.now {
+            self.lines.at_mut(line).queue.push_back(WORKED_OUT);
+            self.events.push(Time(state.there), Event::Cleared(from));
+        }
         Ok(())
     }
 

@@ -16,7 +16,6 @@ use lockstep_topology::{InputError, Permutations, Time};
 
 use super::input::InputStream;
 use super::line::has_twice;
-use super::message::WORKED_OUT;
 use super::path::PLAIN;
 use super::pipeline::{LONGEST_S, Passed, hop};
 use super::recurrence::State;
@@ -285,10 +284,6 @@ impl<F: Fluid> Engine<'_, F> {
                 let what = Passed { phases, element_bytes, path, between, member, members };
                 self.set_final_state(&what, *state)?;
                 self.take_one_by_one(&what);
-                if self.paths.at(path).pair == Pair::Wire && Time(state.there) > self.now {
-                    self.line(between.0, between.1, PLAIN).queue.push_back(WORKED_OUT);
-                    self.events.push(Time(state.there), Event::Cleared(between.0));
-                }
                 let flight = self.flights.at_mut(*id);
                 (flight.received, flight.mark) = (flight.received + passed, 0);
                 if let Some(run) = flight.lane(0) {

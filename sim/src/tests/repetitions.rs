@@ -97,6 +97,21 @@ fn by_role_and_kind(timeline: &Timeline, program: &Program, first: u32) -> BTree
 }
 
 #[test]
+fn what_follows_a_ring_queues_behind_its_last_eager_messages() {
+    // Each rank ends a ring when it has received, and sends the next ring's first message while its last one still flows.
+    // Its parameters are in the first layers, so that all gradients are there when the first exchange starts.
+    let model = Arc::new(random_model(96, true));
+    let job = Job { bucket: Bucket::Tensor, concurrent_exchanges: 1, ..Job::new(model, 4, 2) };
+    let message = MessageCost { sum: 1.5e-9, eager_bytes: 256, ..MessageCost::default() };
+    let (program, costs) = (program(&job), Flat { update: 7e-5, message, ..Flat::default() });
+    let [short, long] = [false, true].map(|long_way| {
+        let options = SimOptions { long_way, ..SimOptions::default() };
+        World::star(4).predict(&program, &costs, &options).expect("runs").timeline
+    });
+    assert_eq!(short, long);
+}
+
+#[test]
 fn the_slow_solver_repeats_equally() {
     let costs = Flat { forward: 1e-3, backward: 2e-3, update: 1e-4, memory: 0.4, ..Flat::default() };
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 8, &HostingRule::PerHost);
