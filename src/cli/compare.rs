@@ -75,7 +75,10 @@ pub(super) struct Compare {
 
 impl Compare {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let experiment = Experiment::load(&self.experiment)?;
+        let mut experiment = Experiment::load(&self.experiment)?;
+        if experiment.device.is_gpu() {
+            experiment.find_library();
+        }
         check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref())])?;
         // Errors in the experiment are reported before this machine is measured.
         let configurations = experiment.configurations()?;

@@ -55,9 +55,10 @@ pub(super) struct ExecCollective {
 }
 
 impl ExecCollective {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(mut self) -> Result<(), Failure> {
+        self.collective.collective(1)?;
+        self.collective.default_algorithm(None)?;
         let flags = &self.collective;
-        flags.collective(1)?;
         for algorithm in &flags.algorithms {
             self.check(algorithm)?;
         }
@@ -154,6 +155,7 @@ impl ExecCollective {
             Some(Library::Devices) => {
                 refused("sums buffers on GPUs, and these are on the host: use ring, or library:mpi")
             }
+            Some(Library::Predicted) => refused("is predicted only: use ring, or library:mpi"),
             Some(_) if self.collective.transport != TransportKind::Mpi => {
                 refused("calls MPI: add --transport mpi, or use an algorithm of lockstep's own, such as ring")
             }

@@ -83,6 +83,9 @@ impl ExecRun {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         take_started(&mut experiment);
         devices(&experiment)?;
+        if experiment.device.is_gpu() {
+            experiment.find_library();
+        }
         self.check_tuner(&experiment)?;
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;

@@ -6,13 +6,13 @@ use std::path::Path;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use lockstep_sim::FoldRule;
-use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
+use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, ErrorPlace, InputError, library_of_gpus};
 
 use lockstep_experiment::form::Style;
 use lockstep_experiment::form::parse_chunk;
 pub(super) use lockstep_experiment::form::{algorithm, parsed, positive};
 use lockstep_experiment::setting::{Commands, Flag};
-use lockstep_experiment::{Experiment, TransportKind, settings};
+use lockstep_experiment::{Experiment, TransportKind, default_note, settings};
 
 /// The flags of all settings of a command.
 #[derive(Debug, Clone)]
@@ -159,8 +159,8 @@ pub struct CollectiveFlags {
     /// gather:ROOT, alltoallv (equal blocks)
     #[arg(long, default_value = "allreduce", value_name = "NAME")]
     pub collective: String,
-    /// Of the registry; rows follow in the given order
-    #[arg(long = "algorithm", default_value = "ring", value_parser = algorithm, value_delimiter = ',', value_name = "A,…")]
+    /// Of the registry; rows follow in the given order. None: the default
+    #[arg(long = "algorithm", value_parser = algorithm, value_delimiter = ',', value_name = "A,…")]
     #[arg(help = algorithms(|(form, _)| form, ", "), long_help = algorithms(|(form, help)| format!("{form}: {help}"), "\n"))]
     pub algorithms: Vec<Algorithm>,
     /// Members of the group
@@ -183,6 +183,23 @@ impl CollectiveFlags {
         self.bytes.iter().flat_map(|sizes| sizes.0.iter().copied()).collect()
     }
 
+    /// Where no algorithm is given, the library between the GPUs of `cluster`, if it serves the collective and nothing
+    /// is given that only lockstep's own algorithms read; else a ring. Returns a note on the library.
+    ///
+    /// # Errors
+    /// An unknown collective.
+    pub fn default_algorithm(&mut self, cluster: Option<&Cluster>) -> Result<Option<String>, InputError> {
+        if !self.algorithms.is_empty() {
+            return Ok(None);
+        }
+        let collective = self.collective(1)?;
+        let serves = |library: &Algorithm| self.chunk.is_none() && library.serves(&collective);
+        let library = cluster.and_then(library_of_gpus).filter(serves);
+        self.algorithms = vec![library.clone().unwrap_or_else(Algorithm::ring)];
+        let flag = ErrorPlace::Flag("algorithm");
+        Ok(library.map(|library| default_note(&library, &flag)))
+    }
+
     /// Refuses a number of bytes per lane where libraries divide all buffers themselves.
     ///
     /// # Errors
@@ -190,7 +207,7 @@ impl CollectiveFlags {
     pub fn check_chunk(&self) -> Result<(), InputError> {
         let own = |algorithm: &Algorithm| algorithm.library().is_none();
         match self.chunk {
-            Some(chunk) if !self.algorithms.iter().any(own) => {
+            Some(chunk) if !self.algorithms.is_empty() && !self.algorithms.iter().any(own) => {
                 let message = "is of lockstep's own algorithms, and a library divides its buffers itself: use e.g. ring, or leave \
                                it out";
                 Err(InputError::flag("chunk", chunk.to_string(), message))

@@ -11,7 +11,7 @@ use lockstep_models::{
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, Report, STAGE_LEGEND, StageLabel, StageRow, print, stage_chart, stage_picture};
-use lockstep_topology::{Algorithm, Cluster, InputError};
+use lockstep_topology::{Algorithm, Cluster, InputError, library_of_gpus};
 
 use super::flags::{algorithm, positive};
 use super::models_plan_mesh::{self, List};
@@ -47,9 +47,9 @@ pub(super) struct ModelsPlan {
     /// With --mesh: the cluster that the ranks fill in order, a preset or a file
     #[arg(long, value_name = "C", conflicts_with = "stages")]
     cluster: Option<String>,
-    /// With --mesh: allreduce algorithm of the gradients
-    #[arg(long, value_name = "A", default_value = "ring", value_parser = algorithm, conflicts_with = "stages")]
-    algorithm: Algorithm,
+    /// With --mesh: allreduce algorithm of the gradients [default: the library between the cluster's GPUs, else ring]
+    #[arg(long, value_name = "A", value_parser = algorithm, conflicts_with = "stages")]
+    algorithm: Option<Algorithm>,
     /// With --mesh: algorithms of the exchanges along single axes, e.g. tensor=library:nccl
     #[arg(long, value_name = "AXIS=A,…", conflicts_with = "stages")]
     axis_algorithms: Option<AxisAlgorithms>,
@@ -95,16 +95,17 @@ impl ModelsPlan {
                 let message = "is of pipeline stages: give the mesh a pipeline axis, e.g. pipeline=2, or leave it out";
                 return Err(InputError::flag(flag, value, message).into());
             }
+            let cluster = self.cluster.as_deref().map(Cluster::load).transpose()?;
+            let library = || cluster.as_ref().and_then(library_of_gpus);
             let job = Job {
                 strategy: self.strategy,
-                algorithm: self.algorithm,
+                algorithm: self.algorithm.or_else(library).unwrap_or_else(Algorithm::ring),
                 axis_algorithms: self.axis_algorithms.unwrap_or_default(),
                 accumulate: if in_stages { self.micro_batches } else { 1 },
                 cut: self.cut,
                 schedule: self.schedule,
                 ..Job::new(Arc::new(model), mesh.ranks(), self.batch)
             };
-            let cluster = self.cluster.as_deref().map(Cluster::load).transpose()?;
             return models_plan_mesh::run(&Job { mesh: Some(mesh), ..job }, cluster.as_ref(), self.list, self.format);
         }
         let count = self.stages.unwrap_or(1);

@@ -83,10 +83,9 @@ impl CollectiveFormat {
 }
 
 impl SimCollective {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let flags = &self.collective;
-        flags.collective(1)?;
-        flags.check_chunk()?;
+    pub(super) fn run(mut self) -> Result<(), Failure> {
+        self.collective.collective(1)?;
+        self.collective.check_chunk()?;
         if self.explain && self.format == CollectiveFormat::NcclTests {
             let message = "nccl-tests' table has no column for explanations: leave it out, or use table, csv or json";
             return Err(InputError::flag("explain", "", message).into());
@@ -97,21 +96,25 @@ impl SimCollective {
             return Err(InputError::flag("format", "nccl-tests", message).into());
         }
         if self.format == CollectiveFormat::NcclTests
-            && let [_, second, ..] = flags.algorithms.as_slice()
+            && let [_, second, ..] = self.collective.algorithms.as_slice()
         {
             let message = "nccl-tests' table has no column for algorithms: name one, or use table, csv or json";
             return Err(InputError::flag("algorithm", second.to_string(), message).into());
         }
         let sizes: Vec<Bytes> = match &measured {
             Some(measured) => measured.iter().map(|row| row.bytes).collect(),
-            None => flags.sizes(),
+            None => self.collective.sizes(),
         };
         let experiment =
-            Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
+            Experiment { cluster: self.cluster.clone(), transport: self.collective.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
+        let named = Some(&site.cluster).filter(|_| !experiment.on_this_machine());
+        let default = self.collective.default_algorithm(named)?;
+        let flags = &self.collective;
         let mut rows = Vec::new();
         let mut notes = Notes::default();
         std::iter::once(site.basis.clone()).chain(site.cluster.notes()).for_each(|note| notes.add(&note));
+        default.iter().for_each(|note| notes.add(note));
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for algorithm in &flags.algorithms {
             let of_this = self.predict(algorithm, &sizes, &experiment, &site, (&estimate, rows.len()), &mut notes)?;

@@ -94,6 +94,7 @@ impl Predict {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         self.fold.pad(&mut experiment)?;
+        experiment.find_library();
         if let Some(trials) = self.trials {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));

@@ -19,7 +19,7 @@ pub use cluster::Cluster;
 pub use collective::nccl;
 pub use collective::{
     Action, Algorithm, Collective, ExpressionId, Group, Lane, LaneStep, Library, PipelinePhase, Reason, ReductionOrder,
-    Schedule, ScheduleError, Wait, check, shard,
+    Schedule, ScheduleError, Wait, check, library_of_gpus, shard,
 };
 pub use input_error::{ErrorPlace, InputError, nearest};
 pub use line_index::LineIndex;

@@ -32,6 +32,10 @@ pub fn check_run(
         );
         return Err(InputError::flag("algorithm", "library:mpi", message));
     }
+    if calls(Library::Predicted) {
+        let message = "is predicted, and no device that runs here calls it: use library:nccl on NVIDIA GPUs, or ring";
+        return Err(InputError::flag("algorithm", "library:rccl", message));
+    }
     let here: Vec<u32> = here.collect();
     if calls(Library::Devices) {
         let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));

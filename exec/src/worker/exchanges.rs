@@ -110,7 +110,8 @@ impl Worker<'_> {
             Some(Library::Transport) => Way::Library(ranks.clone(), data),
             Some(Library::Devices) => Way::Devices(self.device_group(exchange)),
             None if is_direct => Way::Direct,
-            None => Way::Steps,
+            // The check before a run has refused a library that is predicted only.
+            None | Some(Library::Predicted) => Way::Steps,
         };
         self.slots.push(Slot {
             task,

@@ -135,6 +135,8 @@ macro_rules! fields {
             pub replay: Option<Arc<[Claim]>>,
             /// Number of epochs at the end of a run that are each followed by an evaluation.
             pub judged_epochs: u32,
+            /// The library between the GPUs of its cluster, which is the default algorithm.
+            pub library: Option<Algorithm>,
             /// Samples of the data set, where it has been loaded.
             pub loaded: Option<SetSizes>,
             /// Initial values of parameters, where a file of weights has been loaded.
@@ -158,6 +160,7 @@ macro_rules! fields {
                     target: Target::default(),
                     replay: None,
                     judged_epochs: LAST_EPOCHS,
+                    library: None,
                     loaded: None,
                     initial: None,
                     places: BTreeMap::new(),

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use lockstep_topology::{Algorithm, InputError};
+use lockstep_topology::{Algorithm, Cluster, ErrorPlace, InputError, library_of_gpus};
 
 use crate::configuration::Configuration;
 use crate::experiment::{Batch, Experiment, Length};
@@ -68,10 +68,22 @@ impl Experiment {
         };
     }
 
-    /// The algorithms of the allreduce: those that the experiment names, else one that follows from the number of
-    /// learners on a device.
+    /// The algorithms of the allreduce: those that the experiment names, else the default.
     pub fn methods(&self, learners: u32) -> Vec<Algorithm> {
-        if self.algorithms.is_empty() { vec![default_method(learners)] } else { self.algorithms.clone() }
+        if self.algorithms.is_empty() { vec![self.default_method(learners)] } else { self.algorithms.clone() }
+    }
+
+    /// Looks up the library between the GPUs of its cluster. A cluster that cannot be read is refused where it is needed.
+    pub fn find_library(&mut self) {
+        let known = if self.on_this_machine() { None } else { Cluster::load(&self.cluster).ok() };
+        self.library = known.as_ref().and_then(library_of_gpus);
+    }
+
+    /// The library between the GPUs of its cluster, where it serves the experiment: each rank has a GPU of its own, and
+    /// nothing is stated that only lockstep's own algorithms read. Else [`default_method`].
+    fn default_method(&self, learners: u32) -> Algorithm {
+        let serves = learners == 1 && self.chunk.is_none() && self.concurrent_exchanges == 1;
+        self.library.clone().filter(|_| serves).unwrap_or_else(|| default_method(learners))
     }
 
     /// Numbers of learners on each device with the epochs that end each, from the beginning of a run of `epochs`.
@@ -159,7 +171,7 @@ impl Experiment {
         other.job.workers = configuration.devices().saturating_mul(learners);
         (other.learners, other.job.unequal_learners) = (learners, None);
         if self.algorithms.is_empty() {
-            other.job.algorithm = default_method(learners);
+            other.job.algorithm = self.default_method(learners);
         }
         other.job.node_sizes = Some(self.nodes_here(other.job.ranks())?);
         other.group_by_device();
@@ -194,4 +206,11 @@ pub fn default_method(learners: u32) -> Algorithm {
         1 => Algorithm::ring(),
         _ => Algorithm::hierarchical(Algorithm::ring()),
     }
+}
+
+/// The note on a library that is the default; `setting` is the place that names another algorithm.
+pub fn default_note(library: &Algorithm, setting: &ErrorPlace) -> String {
+    format!(
+        "no algorithm is named: {library}, the library that frameworks use between these GPUs ({setting} names another)"
+    )
 }

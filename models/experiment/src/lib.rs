@@ -53,7 +53,7 @@ pub use device::DeviceChoice;
 pub use experiment::{Arm, Axes, Batch, Choice, Experiment, Length, THIS_MACHINE};
 pub use growth::Growth;
 pub use input::Stated as StatedInput;
-pub use learners::{Learners, default_method};
+pub use learners::{Learners, default_method, default_note};
 pub use noise::trials;
 pub use page::settings_page;
 pub use published::{Anchor, Published};

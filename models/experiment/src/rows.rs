@@ -98,8 +98,9 @@ macro_rules! rows {
             }),
         }
         "algorithm" algorithms: Vec<Algorithm> = Vec::new(),
-        "Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring", {
-            value: "A,…", default: "ring", how: &Each(ALGORITHM, |e, all| e.algorithms = all), flag_of: PREDICT | RUN,
+        "Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring [default: the \
+         library between the cluster's GPUs, else ring]", {
+            value: "A,…", how: &Each(ALGORITHM, |e, all| e.algorithms = all), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.algorithm.to_string()))),
             axis: Some(SweepAxis {
                 help: "Allreduce algorithms, e.g. ring,hierarchical:halving-doubling", value: "A,…",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_models::{Job, Model};
-use lockstep_topology::InputError;
+use lockstep_topology::{Algorithm, InputError};
 
 use crate::experiment::{Choice, Experiment};
 use crate::identity::Identity;
@@ -61,6 +61,8 @@ pub struct Sweep {
     pub base: Experiment,
     /// Entries of the list of clusters, as written.
     pub entries: Vec<String>,
+    /// The library between the GPUs of each.
+    libraries: Vec<Option<Algorithm>>,
     /// The clusters that they expand to.
     pub places: Vec<SweepPlace>,
     /// Figures to multiply.
@@ -132,6 +134,7 @@ impl Sweep {
         let mut sweep = Sweep {
             base,
             entries: Vec::new(),
+            libraries: Vec::new(),
             places: Vec::new(),
             scales: axes.scales,
             models: Vec::new(),
@@ -155,7 +158,12 @@ impl Sweep {
         sweep.entries = sweep.choices("cluster").iter().map(|choice| choice.text.clone()).collect();
         for (entry, text) in sweep.entries.iter().enumerate() {
             let wrong = |message| sweep.base.locate(InputError::flag("cluster", text.clone(), message));
-            sweep.places.extend(clusters(text).map_err(wrong)?.into_iter().map(|name| SweepPlace { entry, name }));
+            let names = clusters(text).map_err(wrong)?;
+            // All sizes of a cluster have the same GPUs.
+            let mut first = Experiment { cluster: names.first().cloned().unwrap_or_default(), ..Experiment::default() };
+            first.find_library();
+            sweep.libraries.push(first.library);
+            sweep.places.extend(names.into_iter().map(|name| SweepPlace { entry, name }));
         }
         // Ascending; the number that the cluster determines comes last.
         let count = |choice: &Choice| sweep.with(choice).ranks.first().copied().map_or((1, 0), |count| (0, count));
@@ -267,7 +275,9 @@ impl Sweep {
                 (choice.set)(&mut variant);
             }
         }
-        variant.cluster.clone_from(&self.place(point).name);
+        let SweepPlace { entry, name } = self.place(point);
+        variant.cluster.clone_from(name);
+        variant.library.clone_from(&self.libraries[*entry]);
         variant.algorithms = variant.methods(variant.learners);
         variant
     }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockstep_models::profile::Profile;
-use lockstep_topology::{Bytes, Cluster};
+use lockstep_topology::{Bytes, Cluster, ErrorPlace};
 
 use crate::anchor::{Scaled, fit};
 use crate::explain::{explain, largest_batch};
@@ -71,6 +71,22 @@ pub fn rows(
     Ok(known.with(|rows, notes, _| (rows, notes)))
 }
 
+/// Which algorithm the rows have where none is named and the cluster's GPUs have a library.
+fn default_note(experiment: &Experiment, configurations: &[Configuration]) -> Option<String> {
+    let library = experiment.library.as_ref().filter(|_| experiment.algorithms.is_empty())?;
+    let job = configurations.iter().map(|configuration| &configuration.job).find(|job| job.workers > 1)?;
+    let flag = ErrorPlace::Flag("algorithm");
+    Some(if job.algorithm == *library {
+        lockstep_experiment::default_note(library, &flag)
+    } else {
+        format!(
+            "no algorithm is named: {}, since {library}, the library that frameworks use between these GPUs, serves neither \
+             several learners on a GPU, nor a chunk or several exchanges at once that are stated",
+            job.algorithm
+        )
+    })
+}
+
 /// As [`rows`], for `configurations` of the experiment, row by row into `known`, with an estimate of the time left.
 ///
 /// # Errors
@@ -92,6 +108,7 @@ pub fn find(
     let model = configurations.first().map(|first| first.job.model.clone());
     model.iter().flat_map(|model| model.notes()).for_each(|note| known.note(note));
     experiment.input.iter().for_each(|input| known.note(&input.account()));
+    default_note(experiment, &configurations).iter().for_each(|note| known.note(note));
     let factor = match &experiment.anchor {
         None => 1.0,
         Some(anchor) => {

@@ -129,7 +129,7 @@ pub fn kernel_error(gpu: &GpuSpec, precision: Precision) -> f64 {
 }
 
 impl Kernels {
-    /// Kepler, Maxwell and Pascal, and GPUs of unknown generation: assumed, one tile and no difference between passes.
+    /// Kepler, Maxwell, Pascal and CDNA 3, and GPUs of unknown generation: assumed, one tile and no difference between passes.
     pub(super) const ASSUMED: Kernels = Kernels {
         tiles: &[[64.0, 32.0]],
         product: 0.6,
@@ -146,9 +146,9 @@ impl Kernels {
     /// The kernels of a GPU in a precision. In fp32 generations since Volta are assumed to be like it, since their
     /// cores and libraries are.
     pub(super) fn of(gpu: &GpuSpec, precision: Precision) -> &'static Kernels {
-        use Architecture::{Ada, Ampere, Blackwell, Hopper, Kepler, Maxwell, Pascal, Turing, Volta};
+        use Architecture::{Ada, Ampere, Blackwell, Cdna3, Hopper, Kepler, Maxwell, Pascal, Turing, Volta};
         match (gpu.architecture, precision) {
-            (None | Some(Kepler | Maxwell | Pascal), _) => &Kernels::ASSUMED,
+            (None | Some(Kepler | Maxwell | Pascal | Cdna3), _) => &Kernels::ASSUMED,
             (Some(_), Precision::F32) => &VOLTA_FP32,
             (Some(Volta), _) => &VOLTA_FP16,
             (Some(Turing), _) => &TURING_FP16,

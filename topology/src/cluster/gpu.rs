@@ -96,11 +96,13 @@ pub enum Architecture {
     Hopper,
     /// B200, GB200, GB300.
     Blackwell,
+    /// AMD's MI300X.
+    Cdna3,
 }
 
 crate::named!(Architecture, "architecture":
     Kepler = "kepler", Maxwell = "maxwell", Pascal = "pascal", Volta = "volta", Turing = "turing", Ampere = "ampere", Ada = "ada",
-    Hopper = "hopper", Blackwell = "blackwell");
+    Hopper = "hopper", Blackwell = "blackwell", Cdna3 = "cdna3");
 
 /// A number format that GPUs multiply in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

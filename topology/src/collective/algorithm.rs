@@ -32,6 +32,8 @@ pub enum Library {
     Transport,
     /// The devices of the group among themselves, on their own memory.
     Devices,
+    /// One of devices that are predicted and do not run.
+    Predicted,
 }
 
 /// The members that a switch joins: of an algorithm, the number of members with data, the number of the switch.

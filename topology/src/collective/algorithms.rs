@@ -9,6 +9,7 @@ mod hierarchical;
 mod k_ary_tree;
 mod library_mpi;
 mod library_nccl;
+mod library_rccl;
 mod multi_color;
 mod nvls;
 mod nvls_collnet;
@@ -24,6 +25,7 @@ mod rings;
 mod rooted;
 mod swing;
 mod trees;
+mod zigzag;
 
 /// The imports of all algorithms.
 mod prelude {
@@ -71,6 +73,7 @@ static ENTRIES: &[&Entry] = &[
     &hierarchical::ENTRY,
     &library_mpi::ENTRY,
     &library_nccl::ENTRY,
+    &library_rccl::ENTRY,
 ];
 
 /// Binds the algorithm of `call` to its collective and members.

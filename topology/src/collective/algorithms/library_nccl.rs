@@ -7,6 +7,7 @@ use super::pairwise;
 use super::pipelined_chain;
 use super::prelude::*;
 use super::ring::Ring;
+use crate::nccl::Request;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "library:nccl",
@@ -35,3 +36,10 @@ pub(super) static ENTRY: Entry = Entry {
     library: Some(Library::Devices),
     ..Entry::PLAIN
 };
+
+impl Algorithm {
+    /// `library:nccl` of the newest version, free to choose.
+    pub fn nccl_library() -> Algorithm {
+        Algorithm::new(&ENTRY, [Value::Nccl(Request::default())])
+    }
+}

@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use super::prelude::*;
+use super::zigzag;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "rings",
@@ -30,6 +31,7 @@ pub(super) static ENTRY: Entry = Entry {
         Ok(Box::new(Rings {
             group: call.group.clone(),
             channels: call.algorithm.count(0),
+            order: Order::Rails,
             reduce: *call.collective != Collective::AllGather,
             gather: *call.collective != Collective::ReduceScatter,
         }))
@@ -38,29 +40,69 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// The position of `member` in the order of `channel`; with `back`, the member at the position `member`.
-fn turned(group: &Group, channel: u32, member: u32, back: bool) -> u32 {
-    let node = group.node_of(member);
-    let (start, size) = group.extent(node);
-    let (local, first) = (member - start, channel % size);
-    let turned = match (node.is_multiple_of(2), back) {
-        (true, false) => (local + size - first) % size,
-        (true, true) => (local + first) % size,
-        // From the member before the channel's own, downwards; this mirror is its own inverse.
-        (false, _) => (first + 2 * size - 1 - local) % size,
-    };
-    start + turned
+/// The orders of members on the channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Neighbours in a node, from a member of its own on each channel.
+    Rails,
+    /// Orders that share few links of a node whose members are all linked with each other.
+    Links,
+}
+
+impl Order {
+    /// The number of channels that use all links, or all rails.
+    pub(super) fn channels(self, group: &Group) -> u32 {
+        let (_, largest) = group.sizes();
+        if group.node_count() > 1 { largest } else { (2 * ((largest - 1) / 2)).max(1) }
+    }
+
+    /// The position of `member` in the order of `channel`; with `back`, the member at the position `member`.
+    fn place(self, group: &Group, channel: u32, member: u32, back: bool) -> u32 {
+        let node = group.node_of(member);
+        let (start, size) = group.extent(node);
+        let (local, first) = (member - start, channel % size);
+        let place = match (self, node.is_multiple_of(2)) {
+            (Order::Links, _) if group.node_count() == 1 => cycle(channel, local, size, back),
+            (Order::Links, true) if back => zigzag::member(first, local, size),
+            (Order::Links, true) => zigzag::position(first, local, size),
+            // Backwards, so that what leaves on a rail enters on the same one.
+            (Order::Links, false) if back => zigzag::member(first, size - 1 - local, size),
+            (Order::Links, false) => size - 1 - zigzag::position(first, local, size),
+            (Order::Rails, true) if back => (local + first) % size,
+            (Order::Rails, true) => (local + size - first) % size,
+            // From the member before the channel's own, downwards; this mirror is its own inverse.
+            (Order::Rails, false) => (first + 2 * size - 1 - local) % size,
+        };
+        start + place
+    }
+}
+
+/// As [`Order::place`], on a cycle of `size` members: the last member, then a path of the others; every second channel
+/// runs backwards.
+fn cycle(channel: u32, local: u32, size: u32, back: bool) -> u32 {
+    if size < 3 {
+        return local;
+    }
+    let (path, others) = (channel / 2, size - 1);
+    let turned = |at: u32| if channel % 2 == 0 { at } else { (size - at) % size };
+    if back {
+        let at = turned(local);
+        if at == 0 { others } else { zigzag::member(path, at - 1, others) }
+    } else {
+        turned(if local == others { 0 } else { 1 + zigzag::position(path, local, others) })
+    }
 }
 
 /// A ring on each channel.
 #[derive(Debug)]
-struct Rings {
-    group: Group,
-    channels: u32,
+pub(super) struct Rings {
+    pub(super) group: Group,
+    pub(super) channels: u32,
+    pub(super) order: Order,
     /// Whether blocks are summed around the rings (reduce-scatter).
-    reduce: bool,
+    pub(super) reduce: bool,
     /// Whether blocks are broadcast around the rings (allgather).
-    gather: bool,
+    pub(super) gather: bool,
 }
 
 impl Rings {
@@ -73,20 +115,20 @@ impl Rings {
 impl Lanes for Rings {
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let (group, channel, members) = (self.group.clone(), split.group(index), self.group.members());
-        let (reduce, gather, whole) = (self.reduce, self.gather, self.is_allreduce());
+        let (reduce, gather, whole, order) = (self.reduce, self.gather, self.is_allreduce(), self.order);
         let (extent, split) = (split.extent(index), *split);
         let block = move |group: &Group, place: u32| -> Range<u64> {
             if whole {
                 let part = shard(extent.end - extent.start, members.into(), place.into());
                 return extent.start + part.start..extent.start + part.end;
             }
-            let owner = turned(group, channel, place, true);
+            let owner = order.place(group, channel, place, true);
             piece(shard(split.elements, members.into(), owner.into()), split.groups * split.chunks, index)
         };
-        let place = turned(&group, channel, member, false);
+        let place = order.place(&group, channel, member, false);
         let behind = move |distance: u32| (place + members - distance % members) % members;
-        let next = turned(&group, channel, (place + 1) % members, true);
-        let before = turned(&group, channel, behind(1), true);
+        let next = order.place(&group, channel, (place + 1) % members, true);
+        let before = order.place(&group, channel, behind(1), true);
         let rounds = members - 1;
         Lane::new(2 * self.rounds(), move |k| {
             let (round, receives) = (k / 2, k % 2);
@@ -126,6 +168,7 @@ impl Lanes for Rings {
         let multiple = extents.saturating_mul(members);
         let (nodes, (smallest, size)) = (self.group.node_count(), self.group.sizes());
         match smallest == size {
+            true if nodes == 1 && self.order == Order::Links && size > 2 => (Permutations::Identity, 1),
             true if nodes == 1 || size == 1 => (Permutations::Rotations { unit: 1 }, multiple),
             true if nodes.is_multiple_of(2) && nodes > 2 => (Permutations::Rotations { unit: 2 * size }, multiple),
             _ => (Permutations::Identity, 1),
