@@ -22,7 +22,7 @@ fn unsuitable_algorithms_are_refused_with_the_cure() {
             "halving-doubling",
             &Group::flat(4),
             0,
-            "use ring, rings:4, nvls, direct, recursive-halving, pat or",
+            "use ring, rings:4, nvls, direct, recursive-halving, pat, library:nccl or library:rccl",
         ),
         (
             &Collective::AllGatherV { counts: few.clone() },
