@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::table::rounded;
+
 /// Properties of a row besides its fields.
 pub trait Row: Serialize {
     /// Fields that describe the setting: where all rows of a table agree on one, it is shown once above the table.
@@ -16,6 +18,9 @@ pub trait Row: Serialize {
 
     /// Fields that tables omit because the text below contains them.
     const BELOW: &'static [&'static str] = &[];
+
+    /// Figures with the fields that hold their errors in percent: tables show `3100 ± 45 %` in one column.
+    const BARS: &'static [(&'static str, &'static str)] = &[];
 }
 
 /// Columns besides those of a setting that distinguish rows.
@@ -59,6 +64,20 @@ impl Columns {
             columns.rows.push(fields().map(|(_, value)| flat(value.clone())).collect());
         }
         columns
+    }
+
+    /// Figures with their errors in percent behind them, whose columns are left out.
+    pub(super) fn with_bars(mut self, bars: &[(&str, &str)]) -> Columns {
+        for (figure, error) in bars {
+            let at = |name: &str| self.names.iter().position(|known| known == name);
+            let (Some(figure), Some(error)) = (at(figure), at(error)) else { continue };
+            for row in &mut self.rows {
+                if let (Some(value), Some(percent)) = (row[figure].as_f64(), row[error].as_f64()) {
+                    row[figure] = Value::String(format!("{} ± {percent:.0} %", rounded(value)));
+                }
+            }
+        }
+        self.without(&bars.iter().map(|(_, error)| *error).collect::<Vec<_>>())
     }
 
     /// The other columns.

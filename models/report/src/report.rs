@@ -71,7 +71,7 @@ impl<R: Row> Report<R> {
     fn render_within(&self, format: Format, width: Option<usize>) -> String {
         match format {
             Format::Table => {
-                let columns = Columns::of(&self.rows).without(R::BELOW);
+                let columns = Columns::of(&self.rows).with_bars(R::BARS).without(R::BELOW);
                 let mut text = table::render(&columns, &[R::SETTING, R::OWN_SETTING].concat(), &factors::<R>(), width);
                 for note in &self.notes {
                     text.push_str(&format!("note: {note}\n"));

@@ -38,6 +38,7 @@ pub(super) const SETTING: &[&str] = &[
     "bucket",
     "cluster",
     "network",
+    "precision",
     "data",
     "transport",
     "device",
@@ -57,6 +58,8 @@ pub struct PredictedRow {
     pub cluster: String,
     /// How transfers share links.
     pub network: String,
+    /// The number format of activations and factors.
+    pub precision: String,
     /// The scenario, `none` for the undisturbed run; `null` where the experiment has none.
     pub scenario: Option<String>,
     /// The step's time over that of the undisturbed run: of means where there are trials, else of medians.
@@ -86,6 +89,8 @@ pub struct PredictedRow {
     pub error_bar_pct: Option<f64>,
     /// Samples per second over all ranks, each step's share of a shuffle counted.
     pub images_per_s: f64,
+    /// Mean error of such predictions where they were measured, in percent of `images_per_s`; tables show it behind that.
+    pub typical_error_pct: Option<f64>,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch; see
     /// [`scaling_efficiencies`].
     pub scaling_efficiency: Option<f64>,
@@ -120,6 +125,7 @@ pub struct PredictedRow {
 impl Row for PredictedRow {
     const SETTING: &'static [&'static str] = SETTING;
     const JSON_ONLY: &'static [&'static str] = &["explanation"];
+    const BARS: &'static [(&'static str, &'static str)] = &[("images_per_s", "typical_error_pct")];
 }
 
 /// A row of `exec run`.

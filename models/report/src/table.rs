@@ -199,7 +199,7 @@ fn broken(name: &str, width: usize) -> Vec<&str> {
 fn cell(value: &Value) -> Cell {
     let (text, number) = match value {
         Value::Null => ("-".to_owned(), false),
-        Value::String(text) => (printable_line(text).into_owned(), false),
+        Value::String(text) => (printable_line(text).into_owned(), text.contains(" ± ")),
         Value::Bool(true) => ("yes".to_owned(), false),
         Value::Bool(false) => ("no".to_owned(), false),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
@@ -213,7 +213,7 @@ fn cell(value: &Value) -> Cell {
 }
 
 /// Four significant digits, never an exponent, whole numbers from 1000 on; `0` below half of the last of twelve places.
-fn rounded(value: f64) -> String {
+pub(super) fn rounded(value: f64) -> String {
     /// Decimal places at most.
     const PLACES: i32 = 12;
     if value.abs() < 0.5 * 10f64.powi(-PLACES) {

@@ -65,7 +65,7 @@ impl Figure {
             images_per_s: predicted.images_per_s,
             global_batch: predicted.program.global_batch(),
             ranks: predicted.program.workers(),
-            bound_kind: classes.first().filter(|class| class.busiest == by).map(|class| class.class.clone()),
+            bound_kind: classes.iter().find(|class| class.busiest == by).map(|class| class.class.clone()),
             exposed_s: predicted.exposed_comm_s,
             hidden_share,
             bound: by,

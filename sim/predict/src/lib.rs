@@ -13,8 +13,10 @@ mod site;
 pub mod sweep;
 mod trials;
 mod tune;
+mod typical_error;
 
 pub use predicted::{Predicted, predict};
 pub use setup::Setup;
 pub use site::{PROFILE_PATH, Site};
 pub use tune::tune;
+pub use typical_error::error_notes;

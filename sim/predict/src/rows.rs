@@ -13,6 +13,7 @@ use crate::setup::Setup;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
 use crate::tune::tune;
+use crate::typical_error::{error_notes, typical_error};
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 use lockstep_report::log::timed;
@@ -46,7 +47,8 @@ impl Known {
         for (row, efficiency) in rows.iter_mut().zip(scaling_efficiencies(&found.keys)) {
             row.scaling_efficiency = efficiency;
         }
-        let notes = found.notes.lines(rows.len());
+        let mut notes = found.notes.lines(rows.len());
+        notes.extend(error_notes(&rows));
         use_them(rows, notes, found.configurations)
     }
 
@@ -221,6 +223,8 @@ fn row(
         shuffle_s: predicted.shuffle_s,
         straggling_s: spread.and_then(|spread| spread.straggling_s),
         images_per_s,
+        typical_error_pct: Some(100.0 * typical_error(experiment, site, setup, predicted)),
+        precision: predicted.program.precision.to_string(),
         exposed_comm_s: predicted.exposed_comm_s,
         exposed_input_s: predicted.exposed_input_s,
         bound: predicted.bound.by.clone(),

@@ -107,6 +107,11 @@ impl Site {
         gpus_of(&self.cluster)
     }
 
+    /// Whether a profile prices this GPU.
+    pub(crate) fn prices(&self, gpu: &GpuSpec) -> bool {
+        self.profile.iter().flat_map(|profile| &profile.gpus).any(|of| gpu.is_model(&of.model))
+    }
+
     /// The device of a profile that prices the cluster's GPUs.
     fn measured(&self) -> Option<&str> {
         let mut priced = priced(self.profile.as_ref()?, &self.cluster);

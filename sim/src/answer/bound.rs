@@ -9,6 +9,7 @@ use lockstep_models::{Op, Program, Span, Timeline, overlap};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
+use super::kernel_limits::KernelLimits;
 use crate::collective::CollectiveTime;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
@@ -40,9 +41,10 @@ pub struct ClassUse {
 /// What bounds a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// A resource, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
+    /// A resource, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`]; a GPU's memory where its bandwidth limits the kernels that
+    /// hold the multiprocessors.
     pub by: String,
-    /// Its share of the step, from 0 to 1.
+    /// Its share of the step, from 0 to 1; of such a memory, the share of kernels' time that follows its bandwidth.
     pub share: f64,
     /// Every class of resources, the busiest first.
     pub classes: Vec<ClassUse>,
@@ -95,6 +97,7 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let latency = waiting - imbalance;
     let unfilled = unfilled(platform, &utilisation, (1.0 - exposed).max(0.0));
     let first = classes.first().map(|class| (class.busiest.clone(), class.share));
+    let first = first.map(|first| by_memory(program, platform, &utilisation, &first).unwrap_or(first));
     let mut candidates =
         vec![(LATENCY.to_owned(), latency), (IMBALANCE.to_owned(), imbalance), (UNFILLED.to_owned(), unfilled)];
     candidates.extend(first);
@@ -102,6 +105,21 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
         .into_iter()
         .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });
     Bound { by, share, classes, latency, imbalance, exposed_s, input_s }
+}
+
+/// The memory of the GPU whose multiprocessors are busiest, if its bandwidth limits its kernels for longer than its
+/// arithmetic does; with the share of the step for which it does.
+fn by_memory(
+    program: &Program,
+    platform: &Platform<'_>,
+    utilisation: &[Utilisation],
+    (busiest, share): &(String, f64),
+) -> Option<(String, f64)> {
+    let of = utilisation.iter().find(|used| used.resource == *busiest)?;
+    let Part::Compute(device) = of.part else { return None };
+    let limits = KernelLimits::of(program, platform, device)?;
+    let memory = utilisation.iter().find(|used| used.part == Part::Memory(device))?;
+    (limits.memory > limits.arithmetic).then(|| (memory.resource.clone(), share * limits.memory))
 }
 
 /// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks

@@ -88,11 +88,7 @@ impl Cluster {
                         continue;
                     }
                     let old = shared.clone();
-                    let gpu = Arc::make_mut(shared);
-                    gpu.peak_flops_s *= factor(Figure::GpuPeak);
-                    gpu.peaks.iter_mut().flatten().for_each(|peak| *peak *= factor(Figure::GpuPeak));
-                    gpu.memory_bandwidth = times(gpu.memory_bandwidth, Figure::GpuMemory);
-                    gpu.launch = stretched(gpu.launch, factor(Figure::Launch));
+                    *shared = Arc::new(shared.scaled(factor));
                     sheets.push((old, shared.clone()));
                 }
                 DeviceKind::Switch(switch) => {
@@ -101,6 +97,19 @@ impl Cluster {
             }
         }
         cluster
+    }
+}
+
+impl GpuSpec {
+    /// The GPU with each of its figures multiplied by `factor` of it.
+    pub fn scaled(&self, factor: &dyn Fn(Figure) -> f64) -> GpuSpec {
+        let mut gpu = self.clone();
+        gpu.peak_flops_s *= factor(Figure::GpuPeak);
+        gpu.peaks.iter_mut().flatten().for_each(|peak| *peak *= factor(Figure::GpuPeak));
+        let memory = gpu.memory_bandwidth.bytes_per_s() * factor(Figure::GpuMemory);
+        gpu.memory_bandwidth = Bandwidth::new(memory).unwrap_or(gpu.memory_bandwidth);
+        gpu.launch = stretched(gpu.launch, factor(Figure::Launch));
+        gpu
     }
 }
 

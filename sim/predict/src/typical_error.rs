@@ -1,0 +1,116 @@
+//! Estimates the typical error of a prediction from where such predictions were measured: the error of computation for the
+//! share of the step that computes, that of exchanges for the share that waits for them.
+//!
+//! It is a mean error, not an interval. Two rows that differ by less cannot be put in order, unless their errors are
+//! alike, as on one kind of GPU.
+
+use lockstep_sim::costs::kernel_error;
+use lockstep_topology::cluster::DeviceKind;
+
+use crate::predicted::Predicted;
+use crate::setup::Setup;
+use crate::site::Site;
+use lockstep_experiment::Experiment;
+use lockstep_report::PredictedRow;
+
+/// The error of calibrated predictions, of ranks with cores of their own: the median of the matrix (docs/validation.md).
+const CALIBRATED: f64 = 0.04;
+/// The same of ranks that share cores.
+const SHARING_CORES: f64 = 0.11;
+/// The error of kernels of CPUs that are priced by data sheets: assumed to be that of GPUs whose kernels nobody timed here.
+const CPU_DATA_SHEET: f64 = 0.65;
+/// The error of exchanges on a described network: the largest of the medians over NCCL's measured curves
+/// (docs/collectives.md).
+const EXCHANGES: f64 = 0.13;
+
+/// The typical error of a prediction, relative to its throughput.
+pub(crate) fn typical_error(experiment: &Experiment, site: &Site, setup: &Setup, predicted: &Predicted) -> f64 {
+    let step = predicted.step_time_s;
+    let share = |seconds: f64| if step > 0.0 { (seconds / step).clamp(0.0, 1.0) } else { 0.0 };
+    let exposed = share(predicted.exposed_comm_s);
+    let exchanges = if experiment.on_this_machine() { CALIBRATED } else { EXCHANGES };
+    let computing = computation(experiment, site, setup, predicted);
+    ((1.0 - exposed) * computing).hypot(exposed * exchanges)
+}
+
+/// The error of the time of a rank's tasks, the largest of the devices in use.
+fn computation(experiment: &Experiment, site: &Site, setup: &Setup, predicted: &Predicted) -> f64 {
+    // An anchor is a measurement of computation.
+    let anchored = experiment.anchor.is_some();
+    let of_device = |rank| {
+        let device = &site.cluster.devices()[predicted.placement.device(rank).0 as usize];
+        match &device.kind {
+            DeviceKind::Gpu(gpu) if !anchored && !site.prices(gpu) => {
+                kernel_error(gpu, predicted.program.precision).exp_m1()
+            }
+            DeviceKind::Cpu(_) if !anchored && site.profile.is_none() => CPU_DATA_SHEET,
+            DeviceKind::Cpu(cpu) => {
+                let threads = predicted.placement.ranks_on(device.id).saturating_mul(setup.options.threads_per_rank);
+                if threads > cpu.cores { SHARING_CORES } else { CALIBRATED }
+            }
+            DeviceKind::Gpu(_) | DeviceKind::Switch(_) => CALIBRATED,
+        }
+    };
+    predicted.placement.all().map(of_device).fold(0.0, f64::max)
+}
+
+/// The note on errors, and a note on each two clusters whose best rows differ by less than their errors.
+pub fn error_notes(rows: &[PredictedRow]) -> Vec<String> {
+    let errors = || rows.iter().filter_map(|row| row.typical_error_pct);
+    let (Some(least), Some(most)) = (errors().reduce(f64::min), errors().reduce(f64::max)) else { return Vec::new() };
+    let span = if most - least < 0.5 { format!("{most:.0}") } else { format!("{least:.0} to {most:.0}") };
+    let mut notes = vec![format!(
+        "± {span} % is the mean error of such predictions where they were measured: of kernels by data sheets or a calibration, and \
+         of exchanges (docs/simulator.md)"
+    )];
+    let clusters = rows.iter().fold(Vec::<&str>::new(), |mut names, row| {
+        if !names.contains(&row.cluster.as_str()) {
+            names.push(&row.cluster);
+        }
+        names
+    });
+    for (at, first) in clusters.iter().enumerate() {
+        notes.extend(clusters[at + 1..].iter().filter_map(|second| undecided(rows, first, second)));
+    }
+    notes
+}
+
+/// Whether the fastest rows of two clusters differ by less than their errors together.
+fn undecided(rows: &[PredictedRow], first: &str, second: &str) -> Option<String> {
+    let best = |cluster: &str| {
+        let of_it = rows.iter().enumerate().filter(|(_, row)| row.cluster == cluster);
+        of_it.max_by(|(_, a), (_, b)| a.images_per_s.total_cmp(&b.images_per_s))
+    };
+    let ((at, a), (other, b)) = (best(first)?, best(second)?);
+    let apart = (a.images_per_s / b.images_per_s).ln().abs().exp_m1() * 100.0;
+    let errors = a.typical_error_pct?.hypot(b.typical_error_pct?);
+    (apart < errors).then(|| {
+        format!(
+            "rows {} and {} differ by {apart:.0} %, less than their errors together ({errors:.0} %): which of {first} and {second} \
+             is faster is not known",
+            at + 1,
+            other + 1
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cluster: &str, images_per_s: f64, error: f64) -> PredictedRow {
+        let cluster = cluster.to_owned();
+        PredictedRow { cluster, images_per_s, typical_error_pct: Some(error), ..PredictedRow::default() }
+    }
+
+    #[test]
+    fn clusters_closer_than_their_errors_are_not_put_in_order() {
+        // Errors of 3 and 4 % are 5 % together.
+        let notes = |second: f64| error_notes(&[row("a", 100.0, 3.0), row("b", 10.0, 4.0), row("b", second, 4.0)]);
+        assert_eq!(notes(104.0).len(), 2);
+        assert!(notes(104.0)[1].starts_with("rows 1 and 3 differ by 4 %"), "{:?}", notes(104.0));
+        assert_eq!(notes(106.0).len(), 1);
+        assert!(notes(106.0)[0].starts_with("± 3 to 4 %"));
+        assert!(error_notes(&[]).is_empty());
+    }
+}
