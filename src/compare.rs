@@ -8,6 +8,7 @@
 mod explain;
 mod ground;
 mod row;
+mod run_steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
-use lockstep_measure::calibrate::{Kept, disturbed};
+use lockstep_measure::calibrate::{Kept, MeasuredMessages, disturbed};
 use lockstep_measure::host::Cores;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::{Operation, STALL_LIMIT};
@@ -35,6 +36,7 @@ use lockstep_topology::InputError;
 use ground::Ground;
 use lockstep_experiment::alike::{self, Here};
 use lockstep_experiment::{Configuration, Experiment};
+use run_steps::{run_of, span};
 
 pub use row::CompareRow;
 
@@ -179,7 +181,11 @@ pub fn compare(
     let kept = calibrates.then(|| Kept::open(profile, &mut quiet));
     let mpi = ground::messages(experiment, kept.as_ref(), &mut launch, &mut note)?;
     let predicted = launch.first(|| {
-        let mut known = kept;
+        let of_first = ground::of_first_batch(experiment, kept.as_ref());
+        let mut known = match of_first {
+            Some(first) => Some(first_predictions(&first, &train, asked, (kept, mpi.clone()), &mut quiet, &mut note)?),
+            None => kept,
+        };
         let mut calibrations = 0;
         let found = loop {
             calibrations += 1;
@@ -211,6 +217,9 @@ pub fn compare(
     let mut last: Vec<MeasuredTraining> = Vec::new();
     let (mut trials, mut farthest) = (0, 1.0f64);
     let mut disturbed_rounds = vec![0; configurations.len()];
+    let runs: Vec<Experiment> = (0..configurations.len())
+        .map(|index| run_of(experiment, predicted.get(index), |own| launch.maximum(own)))
+        .collect();
     for round in 1..=ROUNDS {
         if launch.prints() {
             note(&format!("training, round {round} of {ROUNDS}"));
@@ -218,6 +227,7 @@ pub fn compare(
         for (index, configuration) in configurations.iter().enumerate() {
             let mut train_once = |launch: &mut Launch| {
                 trials += 1;
+                let experiment = &runs[index];
                 Training { experiment, configuration, seed: experiment.seed, data: &train, held_out: None, operation }
                     .run(launch)
             };
@@ -311,12 +321,32 @@ pub fn compare(
     notes.push(format!("mean absolute error {mean:.1} %, worst {worst:.1} %, over {} configurations", rows.len()));
     notes.push(format!(
         "measured: median of {} steps, {ROUNDS} runs of {}, {repeated} repeated after a disturbance; accuracy on {} held-out samples after them; seed {}",
-        ROUNDS * experiment_steps(&rows),
-        experiment_steps(&rows),
+        span(rows.iter().map(|row| ROUNDS * row.steps)),
+        span(rows.iter().map(|row| row.steps)),
         held_out.len(),
         experiment.seed
     ));
     Ok(Some(Comparison { rows, notes, compared }))
+}
+
+/// Measures what the first batch needs and shows its predictions, so that a first figure is there early; returns what is
+/// known by then.
+fn first_predictions(
+    experiment: &Experiment,
+    train: &Dataset,
+    asked: &Asked<'_>,
+    basis: (Option<Kept>, Option<MeasuredMessages>),
+    quiet: &mut Quiet,
+    note: &mut impl FnMut(&str),
+) -> Result<Kept, Failure> {
+    let configurations = experiment.configurations()?;
+    let found = ground::ground((experiment, &configurations, train), asked, basis, quiet, note)?;
+    for row in predict_all(experiment, &found, Vec::new())?.rows {
+        let (setting, step_ms, rate) = (&row.setting, row.step_time_s * 1e3, row.images_per_s);
+        let (ranks, batch, algorithm) = (setting.ranks, setting.batch_per_rank, &setting.algorithm);
+        note(&format!("predicted: {ranks} ranks x {batch}, {algorithm}: {step_ms:.2} ms per step, {rate:.0} images/s"));
+    }
+    Ok(Kept { profile: found.site.profile, why: None })
 }
 
 /// The predictions of all configurations, for undisturbed runs as they are measured.
@@ -354,10 +384,6 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
 fn first_come(configuration: &Configuration) -> Result<bool, InputError> {
     let averaging = configuration.program()?.averaging;
     Ok(averaging.is_some_and(|averaging| averaging.assignment == Assignment::FirstCome))
-}
-
-fn experiment_steps(rows: &[CompareRow]) -> u32 {
-    rows.first().map_or(0, |row| row.steps)
 }
 
 /// Writes a report as JSON, creating the folder if needed.

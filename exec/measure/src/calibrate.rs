@@ -120,7 +120,7 @@ pub fn add(
     }
     note(&account(subjects));
     let turns: Vec<_> = subjects.iter().map(|subject| layers::turns(subject, REPETITIONS)).collect();
-    let measured = bench::measure(&turns, quiet);
+    let measured = bench::measure(&turns, bench::Effort::USUAL, quiet);
     let mut fresh = Profile {
         date: HostInfo::find().date,
         command: command.to_owned(),

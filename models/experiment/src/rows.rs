@@ -239,6 +239,10 @@ macro_rules! rows {
             value: "N", default: "50", how: &One(COUNT, |e, steps| e.length = Length::Steps(steps)), flag_of: RUN,
             reads: ReadBy::Run, trained: Some((Trained::With, |run| run.experiment.length.steps().map(|steps| steps.to_string()))),
         }
+        "seconds_per_run" seconds_per_run: Option<f64> = None,
+        "Of a comparison: each run takes as many steps as fit into these seconds by its prediction, at least 12 and at most steps", {
+            how: &One(NOT_NEGATIVE, |e, seconds| e.seconds_per_run = Some(seconds)), reads: ReadBy::Run,
+        }
         "epochs", "Passes over the training samples; the error is then the median after each of the last 5", {
             value: "N", how: &One(COUNT, |e, epochs| e.length = Length::Epochs(epochs)), flag_of: RUN, reads: ReadBy::Run,
             instead_of: Some("steps"),

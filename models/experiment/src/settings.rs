@@ -5,8 +5,8 @@ use lockstep_topology::{Algorithm, Bytes};
 
 use crate::experiment::{Batch, Length};
 use crate::form::{
-    self, ACCURACY, ALGORITHM, ALGORITHM_OR_DEFAULT, CHOICE, CHUNK, CHUNK_OR_AUTO, COUNT, LONG, SEED, SWITCH, TEXT,
-    THRESHOLD, word,
+    self, ACCURACY, ALGORITHM, ALGORITHM_OR_DEFAULT, CHOICE, CHUNK, CHUNK_OR_AUTO, COUNT, LONG, NOT_NEGATIVE, SEED,
+    SWITCH, TEXT, THRESHOLD, word,
 };
 use crate::learners::{self, Learners};
 use crate::optimizer::{self, OPTIMIZER};

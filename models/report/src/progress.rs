@@ -1,8 +1,8 @@
 //! Shows progress of a run on standard error: one line that is updated on a terminal, else a plain line every
 //! two seconds.
 //!
-//! For long work that reports nothing itself, a thread reports after 2, 4, 8 … seconds, then each minute. Such a thread
-//! accompanies each command; it is silent while others report.
+//! For long work that reports nothing itself, a thread reports within five seconds, after two minutes each minute. Such a
+//! thread accompanies each command; it is silent while others report.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +18,20 @@ const TERMINAL: Duration = Duration::from_millis(100);
 /// Between two lines of a log.
 const LOG: Duration = Duration::from_secs(2);
 
-/// The longest interval between two reports of the thread.
+/// The longest interval between two reports of the thread, and how long a command runs before they become rarer.
 const SILENCE: Duration = Duration::from_secs(60);
+const EARLY: Duration = Duration::from_secs(120);
+/// After which silence of a command the thread reports.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// How many lines a thread keeps up to date now.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs the command `name`; where no line was written for two seconds, and no other progress is shown, a line says for
+/// Runs the command `name`; where no line was written for three seconds, and no other progress is shown, a line says for
 /// how long it has run.
 pub fn command<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let tell = |elapsed: Duration| {
-        if KEPT.load(Ordering::Relaxed) == 0 && silence() >= LOG {
+        if KEPT.load(Ordering::Relaxed) == 0 && silence() >= QUIET {
             print_line(&format!("{name}: {} so far", duration(elapsed.as_secs_f64())));
         }
     };
@@ -51,7 +54,7 @@ impl Drop for Keeping {
     }
 }
 
-/// Runs `work` on this thread; meanwhile another one calls `tell` after 2, 4, 8 … seconds with the time elapsed.
+/// Runs `work` on this thread; meanwhile another one calls `tell` every two seconds, later every minute, with the time elapsed.
 fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
     /// Signals that the work has ended, also where it panics.
     struct Ending<'a>(&'a Mutex<bool>, &'a Condvar);
@@ -70,7 +73,7 @@ fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
             over = state;
             if waited.timed_out() && !*over {
                 tell(begun.elapsed());
-                wait = begun.elapsed().min(SILENCE);
+                wait = if begun.elapsed() < EARLY { LOG } else { SILENCE };
             }
         }
     };

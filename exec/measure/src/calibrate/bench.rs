@@ -82,10 +82,20 @@ impl Drop for Breaks<'_> {
     }
 }
 
-/// Undisturbed passes on one core, and as many on all.
-const PASSES: usize = 30;
-/// For sets with long passes: as many passes as fit into this time, but no fewer than [`FEWEST`].
-const BUDGET: Duration = Duration::from_secs(20);
+/// How long a set of operations is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// Undisturbed passes on one core, and as many on all.
+    pub(super) passes: usize,
+    /// For sets with long passes: as many passes as fit into this time, but no fewer than [`FEWEST`].
+    pub(super) budget: Duration,
+}
+
+impl Effort {
+    /// Of layers.
+    pub(super) const USUAL: Effort = Effort { passes: 30, budget: Duration::from_secs(10) };
+}
+
 /// Where passes are disturbed, more of them, up to this many times the passes and the time.
 const MORE: u32 = 3;
 /// Attempts at a disturbed pass.
@@ -180,6 +190,7 @@ struct Passes<'s, 'a> {
     every: usize,
     /// Whether time is left for more passes because of disturbed ones.
     may_repeat: bool,
+    effort: Effort,
 }
 
 impl Passes<'_, '_> {
@@ -204,17 +215,18 @@ impl Passes<'_, '_> {
     /// Whether there are enough passes, or no more may be tried.
     fn is_done(&self) -> bool {
         let quiet = || samples::quiet_pairs(&self.pairs, self.set.operations);
-        let most = || self.enough(self.pairs.len() / MORE as usize, MORE * BUDGET);
-        self.has_usual() && (self.enough(quiet(), BUDGET) || most() || !self.may_repeat)
+        let budget = self.effort.budget;
+        let most = || self.enough(self.pairs.len() / MORE as usize, MORE * budget);
+        self.has_usual() && (self.enough(quiet(), budget) || most() || !self.may_repeat)
     }
 
     /// Whether there are as many passes as a quiet machine needs.
     fn has_usual(&self) -> bool {
-        self.enough(self.pairs.len(), BUDGET)
+        self.enough(self.pairs.len(), self.effort.budget)
     }
 
     fn enough(&self, passes: usize, budget: Duration) -> bool {
-        passes >= PASSES || passes >= FEWEST && self.spent > budget
+        passes >= self.effort.passes || passes >= FEWEST && self.spent > budget
     }
 }
 
@@ -228,9 +240,9 @@ fn references_every(log: &Log) -> usize {
 ///
 /// A machine's speed drifts within seconds, so the passes of all sets alternate: all see the same drift. Each pass on one
 /// core has one on all cores beside it, with which it is compared.
-pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<Evaluation> {
+pub(super) fn measure(sets: &[Turns], effort: Effort, quiet: &mut Quiet) -> Vec<Evaluation> {
     let cores = *quiet.cores();
-    let passes = |set| Passes { set, pairs: Vec::new(), spent: Duration::ZERO, every: 1, may_repeat: true };
+    let passes = |set| Passes { set, pairs: Vec::new(), spent: Duration::ZERO, every: 1, may_repeat: true, effort };
     let mut all: Vec<Passes<'_, '_>> = sets.iter().map(passes).collect();
     while all.iter().any(|passes| !passes.is_done()) {
         for passes in all.iter_mut().filter(|passes| !passes.is_done()) {
@@ -297,7 +309,8 @@ mod tests {
             }
         };
         let turns = Turns::new(3, 2, || 0u64, |_, _| (), spin);
-        let Evaluation { figures, noise, .. } = measure(&[turns], &mut Quiet::new(Cores::of(2), PATIENCE)).remove(0);
+        let Evaluation { figures, noise, .. } =
+            measure(&[turns], Effort::USUAL, &mut Quiet::new(Cores::of(2), PATIENCE)).remove(0);
         assert_eq!((figures.len(), noise.together.len(), noise.fault()), (3, 2, None));
         assert!(figures.iter().all(|figure| figure.slowdown >= 1.0 && figure.seconds.low <= figure.seconds.high));
     }
