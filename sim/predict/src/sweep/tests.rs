@@ -1,5 +1,6 @@
 //! Tests whole sweeps: the order of rows, resuming, sharing, refusals.
 
+mod pictures;
 mod shards;
 
 use super::*;
@@ -209,6 +210,7 @@ fn points_without_enough_memory_are_rows_and_on_no_front() {
     let knees = answer.fronts.values().filter(|front| front.knee().is_some()).count();
     assert_eq!(picture.matches("r=\"7\"").count(), knees);
     assert!(!picture.contains("NaN") && !picture.contains("inf"));
+    assert_eq!(lockstep_report::svg::rules::faults(&picture), [""; 0]);
 }
 
 #[test]
