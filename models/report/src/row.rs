@@ -105,6 +105,10 @@ pub struct PredictedRow {
     pub time_to_target_low_s: Option<f64>,
     /// Upper end of it.
     pub time_to_target_high_s: Option<f64>,
+    /// Cost of a million samples, in the currency of the price of a device for an hour; `null` without one.
+    pub cost_per_million_samples: Option<f64>,
+    /// Cost of a pass over the training samples; `null` where their number is not known.
+    pub cost_per_epoch: Option<f64>,
     /// Bytes that the ranks on the device with the fullest memory need.
     pub memory_bytes: u64,
     /// Whether that device has them; `null` where its memory is unknown.

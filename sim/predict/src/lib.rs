@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+mod cost;
 pub mod explain;
 mod periodic;
 mod predicted;
@@ -14,6 +15,7 @@ pub mod sweep;
 mod trials;
 mod tune;
 
+pub use cost::Cost;
 pub use predicted::{Predicted, predict};
 pub use setup::Setup;
 pub use site::{PROFILE_PATH, Site};
