@@ -172,7 +172,7 @@ pub struct MeasuredRow {
     pub train_loss: f64,
     /// Mean loss on held-out samples.
     pub held_out_loss: f64,
-    /// Share of held-out samples that are classified correctly, from 0 to 1.
+    /// Share of held-out samples that are classified correctly, from 0 to 1, after the last step.
     pub accuracy: f64,
     /// The accuracy at which the run was to end; `null` without one.
     pub target_accuracy: Option<f64>,
@@ -180,7 +180,8 @@ pub struct MeasuredRow {
     pub target_epochs: Option<u32>,
     /// Optimizer steps after which it was, at the end of an epoch; `null` where it was not.
     pub steps_to_target: Option<u32>,
-    /// Percent of held-out samples that are not: the median after each of the last five epochs; only of runs by epochs.
+    /// Percent of held-out samples that are not: the median after each of the last five epochs, so that it need not be what
+    /// `accuracy` leaves; only of runs by epochs.
     pub test_error_pct: Option<f64>,
     /// Mean of `test_error_pct` over the configuration's seeds; only of several.
     pub test_error_mean_pct: Option<f64>,
