@@ -73,7 +73,7 @@ impl Interrupt {
 }
 
 /// What happened and what follows. A launcher sends SIGTERM to the others when a process of the job has died, and so does
-/// a scheduler that ends the job; nobody else says which.
+/// a scheduler that ends the job; the signal does not say which.
 fn what(signal: i32, in_job: bool) -> &'static str {
     match (signal, in_job) {
         (SIGINT, _) => "interrupted: the run ends after a checkpoint; once more ends it at once",

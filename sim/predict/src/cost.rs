@@ -1,4 +1,4 @@
-//! `Cost`: what training costs at a price of its devices for an hour: a million samples, and an epoch.
+//! `TrainingCost`: what training costs at a price of its devices for an hour: a million samples, and an epoch.
 
 use std::collections::BTreeSet;
 
@@ -7,27 +7,27 @@ use lockstep_topology::Placement;
 
 /// What training costs, in the currency of the price.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cost {
+pub struct TrainingCost {
     /// A million samples.
     pub per_million_samples: f64,
     /// A pass over the training samples; `None` where their number is not known.
     pub per_epoch: Option<f64>,
 }
 
-impl Cost {
+impl TrainingCost {
     /// The cost at `price`, of a device for an hour, of `devices` that process `images_per_s` samples a second together;
     /// an epoch has `samples`.
     ///
     /// ```
-    /// # use lockstep_predict::Cost;
+    /// # use lockstep_predict::TrainingCost;
     /// // Eight devices at 2.50 are 20 an hour, in which 1,000 samples a second are 3.6 million.
-    /// let cost = Cost::at(2.5, 8, 1000.0, Some(1_800_000));
+    /// let cost = TrainingCost::at(2.5, 8, 1000.0, Some(1_800_000));
     /// assert!((cost.per_million_samples - 20.0 / 3.6).abs() < 1e-12);
     /// assert!((cost.per_epoch.unwrap() - 10.0).abs() < 1e-12);
     /// ```
-    pub fn at(price: f64, devices: usize, images_per_s: f64, samples: Option<u64>) -> Cost {
+    pub fn at(price: f64, devices: usize, images_per_s: f64, samples: Option<u64>) -> TrainingCost {
         let of = |samples: f64| samples / images_per_s / 3600.0 * devices as f64 * price;
-        Cost { per_million_samples: of(1e6), per_epoch: samples.map(|samples| of(samples as f64)) }
+        TrainingCost { per_million_samples: of(1e6), per_epoch: samples.map(|samples| of(samples as f64)) }
     }
 
     /// The cost of a configuration, where the experiment has a price for its cluster.
@@ -37,9 +37,9 @@ impl Cost {
         price: Option<f64>,
         placement: &Placement,
         images_per_s: f64,
-    ) -> Option<Cost> {
+    ) -> Option<TrainingCost> {
         let samples = experiment.stated_samples(configuration.job.model.input());
-        price.map(|price| Cost::at(price, devices(placement), images_per_s, samples))
+        price.map(|price| TrainingCost::at(price, devices(placement), images_per_s, samples))
     }
 }
 

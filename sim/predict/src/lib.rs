@@ -15,7 +15,7 @@ pub mod sweep;
 mod trials;
 mod tune;
 
-pub use cost::Cost;
+pub use cost::TrainingCost;
 pub use predicted::{Predicted, predict};
 pub use setup::Setup;
 pub use site::{PROFILE_PATH, Site};

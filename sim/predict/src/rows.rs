@@ -6,7 +6,7 @@ use lockstep_models::profile::Profile;
 use lockstep_topology::{Bytes, Cluster};
 
 use crate::anchor::{Scaled, fit};
-use crate::cost::Cost;
+use crate::cost::TrainingCost;
 use crate::explain::{explain, largest_batch};
 use crate::predicted::{Predicted, failure, predict};
 use crate::scenario::{Block, blocks};
@@ -138,7 +138,7 @@ pub fn find(
                 }
             };
             let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
-            let cost = Cost::of(experiment, configuration, price, &predicted.placement, row.images_per_s);
+            let cost = TrainingCost::of(experiment, configuration, price, &predicted.placement, row.images_per_s);
             row.cost_per_million_samples = cost.map(|cost| cost.per_million_samples);
             row.cost_per_epoch = cost.and_then(|cost| cost.per_epoch);
             let time_s = row.step_time_mean_s.unwrap_or(row.step_time_s);

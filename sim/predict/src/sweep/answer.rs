@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::front::{Front, PAYS};
-use crate::cost::Cost;
+use crate::cost::TrainingCost;
 use lockstep_experiment::sweep::{Question, Sweep, SweepPlan};
 use lockstep_report::{FrontRow, Setting, SweepRow};
 use lockstep_topology::Cluster;
@@ -131,7 +131,7 @@ impl SweepAnswer {
 }
 
 /// The cost of a point that has figures, where its cluster has a price.
-fn cost(sweep: &Sweep, plan: &SweepPlan, row: &SweepRow) -> Option<Cost> {
+fn cost(sweep: &Sweep, plan: &SweepPlan, row: &SweepRow) -> Option<TrainingCost> {
     let point = plan.points.get(usize::try_from(row.point).ok()?)?;
     let variant = sweep.variant(point);
     let price = sweep.base.price_of(sweep.place(point).entry, sweep.entries.len()).ok()??;
@@ -140,11 +140,13 @@ fn cost(sweep: &Sweep, plan: &SweepPlan, row: &SweepRow) -> Option<Cost> {
     let cluster = if variant.on_this_machine() { None } else { Cluster::load(&variant.cluster).ok() };
     let placed = cluster.and_then(|cluster| configuration.place(&cluster, &variant).ok());
     match placed {
-        Some((placement, _)) => Cost::of(&sweep.base, &configuration, Some(price), &placement, row.images_per_s?),
+        Some((placement, _)) => {
+            TrainingCost::of(&sweep.base, &configuration, Some(price), &placement, row.images_per_s?)
+        }
         // This machine is one device.
         None => {
             let samples = sweep.base.stated_samples(configuration.job.model.input());
-            Some(Cost::at(price, 1, row.images_per_s?, samples))
+            Some(TrainingCost::at(price, 1, row.images_per_s?, samples))
         }
     }
 }

@@ -206,7 +206,7 @@ fn points_without_enough_memory_are_rows_and_on_no_front() {
         let each = |row: &SweepRow| row.images_per_s.unwrap() / f64::from(row.setting.ranks);
         assert_eq!(row.scaling_efficiency, Some(each(row) / each(alone.unwrap())));
     }
-    // Nobody has said what a GPU costs.
+    // No price is given.
     assert!(front.iter().all(|row| row.cost_per_million_samples.is_none()));
     let picture = svg(&answer, &sweep);
     assert_eq!(picture.matches("<polyline").count(), answer.fronts.len());
