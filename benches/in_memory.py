@@ -33,16 +33,16 @@ def main(table, picture):
     for source, colour in COLOURS.items():
         left.plot(rates, seconds(source, "predicted"), color=colour, linestyle="--", marker="o", fillstyle="none", label=f"{source}, predicted")
         left.plot(rates, seconds(source, "measured"), color=colour, marker="o", label=f"{source}, measured")
-    left.set_title("seconds of a step", loc="left", fontsize=9)
+    left.set_ylabel("time of a step, seconds")
     left.legend(frameon=False)
     for side, stroke, fill in [("predicted", "--", "none"), ("measured", "-", "full")]:
         gains = [file / memory for file, memory in zip(seconds("file", side), seconds("memory", side))]
         right.plot(rates, gains, color="#444444", linestyle=stroke, fillstyle=fill, marker="o", label=side)
     right.axhspan(LOW, HIGH, color="#009e73", alpha=0.25, linewidth=0, label="Kumar et al.: 1.25 to 1.33")
-    right.set_title("step from file / step from memory", loc="left", fontsize=9)
+    right.set_ylabel("step from file over memory, ratio")
     right.legend(frameon=False)
     for axes in (left, right):
-        axes.set(xscale="log", xlabel="storage in MB/s", ylim=(0, None))
+        axes.set(xscale="log", xlabel="rate of the storage, megabytes per second", ylim=(0, None))
         axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
         axes.minorticks_off()
         axes.grid(color="#ececec", linewidth=0.6)

@@ -41,7 +41,8 @@ def main(ledger, picture):
     axes.set_yticks(range(len(benches)), [bench for _, bench in reversed(benches)])
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_title("ratio to the peer: right of 1 is better", loc="left", fontsize=9)
+    axes.set(xlabel="speed over the peer's, as a ratio: right of 1 is better", ylabel="bench")
+    axes.set_ylim(-0.7, len(benches) - 0.3)
     axes.grid(axis="x", color="#ececec", linewidth=0.6)
     for side in ["top", "right", "left"]:
         axes.spines[side].set_visible(False)

@@ -55,8 +55,8 @@ def main(scaling, folding, picture):
     plain = {"svg.hashsalt": "lockstep", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     matplotlib.rcParams.update(plain)
     figure, panels = plot.subplots(1, 2, figsize=(9.2, 4.7))
-    titles = ("wall clock in seconds", "peak memory in MiB")
-    for column, (axes, title) in enumerate(zip(panels, titles), start=1):
+    axis_names = ("wall clock, seconds", "peak memory, mebibytes")
+    for column, (axes, axis_name) in enumerate(zip(panels, axis_names), start=1):
         for who in COLOURS:
             for load, (_, mark, stroke) in LOADS.items():
                 points = lines.get((who, load))
@@ -73,8 +73,7 @@ def main(scaling, folding, picture):
         for value, name in LINES[column - 1].items():
             axes.axhline(value, color="#999999", linewidth=0.7, linestyle=(0, (1, 3)))
             axes.text(52, value * 1.15, name, color="#777777", fontsize=8)
-        axes.set(xscale="log", yscale="log", xlim=(48, 1_500_000), xlabel="ranks")
-        axes.set_title(title, loc="left", fontsize=9)
+        axes.set(xscale="log", yscale="log", xlim=(48, 1_500_000), xlabel="number of ranks", ylabel=axis_name)
         axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
         axes.minorticks_off()
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")

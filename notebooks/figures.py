@@ -5,6 +5,7 @@ What a figure shows (its lines, axes, published points) is in experiments/papers
 """
 
 import json
+import math
 import pathlib
 import subprocess
 
@@ -14,10 +15,11 @@ from IPython.display import Markdown, display
 root = next(folder for folder in pathlib.Path(__file__).resolve().parents if (folder / "Cargo.lock").exists())
 pictures = root / "out" / "notebooks"
 pictures.mkdir(parents=True, exist_ok=True)
-plt.rcParams.update({"figure.dpi": 110, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True})
+plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True})
 
 # Colours that most eyes tell apart (Okabe and Ito 2008).
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333"]
+MARKS, STROKES = "os^Dv", ["-", (0, (6, 2)), (0, (2, 2)), (0, (6, 2, 2, 2)), (0, (10, 2)), (0, (10, 2, 2, 2)), (0, (2, 4))]
 SOURCE = "points: numbers in the paper's text, by the names of their rows; nothing is read off an image"
 # Where a point's name may stand, in points from it.
 OFFSETS = [(6, 4), (-6, 4), (6, -12), (-6, -12), (6, 16), (-6, 16), (6, -24), (-6, -24), (6, 28), (-6, 28)]
@@ -37,6 +39,12 @@ def report(*arguments):
 def lockstep(*arguments):
     """The rows of it."""
     return report(*arguments)["rows"]
+
+
+def look(number):
+    """Colour, mark and stroke of the line with this number: no two of 245 are alike."""
+    turn = number // len(COLOURS)
+    return COLOURS[number % len(COLOURS)], MARKS[turn % len(MARKS)], STROKES[turn % len(STROKES)]
 
 
 class Paper:
@@ -92,23 +100,23 @@ def draw_lines(axis, rows):
     ticks = {row["x"]: row["x_name"] or f"{row['x']:g}" for row in rows}
     if first["x_log"]:
         axis.set_xscale("log", base=2)
-    axis.set_xticks(list(ticks), list(ticks.values()))
+    axis.set_xticks(list(ticks), spaced(ticks, first["x_log"]))
     axis.minorticks_off()
     lines = list(dict.fromkeys(row["line"] for row in rows))
     values = [row["y"] for row in rows if row["source"] != "perfect"]
     predictions = {
         line: [row for row in rows if row["line"] == line and row["source"] == "predicted"] for line in lines
     }
-    for number, (colour, line) in enumerate(zip(COLOURS, lines)):
-        predicted = predictions[line]
+    for number, line in enumerate(lines):
+        (colour, mark, stroke), predicted = look(number), predictions[line]
         # A line on which others lie shows on both sides of them.
         wide = 1 + sum(lies_on(predicted, predictions[other], max(values)) for other in lines[number + 1 :])
-        style = {"ms": 3.5, "lw": 1.5 * wide, "color": colour, "label": line}
-        axis.plot([row["x"] for row in predicted], [row["y"] for row in predicted], "o-", **style)
+        style = {"ms": 3.5, "lw": 1.5 * wide, "color": colour, "label": line, "marker": mark, "ls": stroke}
+        axis.plot([row["x"] for row in predicted], [row["y"] for row in predicted], **style)
         perfect = [row for row in rows if row["line"] == line and row["source"] == "perfect"]
         if perfect:
             across, up = [row["x"] for row in perfect], [row["y"] for row in perfect]
-            axis.plot(across, up, ":", lw=1, color=colour, label="perfect scaling")
+            axis.plot(across, up, ":", lw=1, color=colour, label=f"{line}, perfect scaling")
     if first["y_log"]:
         axis.set_yscale("log")
         low, high = min(values) / 1.25, max(values) * 1.25
@@ -118,12 +126,22 @@ def draw_lines(axis, rows):
         axis.set_ylim(low, high)
     else:
         axis.set_ylim(first["y_from"], 1.08 * max(values))
-    unit = "" if first["unit"] == "1" else f", {first['unit']}"
     axis.set_title(f"{first['title']} (paper: {first['like']})", fontsize=9, loc="left")
     axis.set_xlabel(first["x_label"])
-    axis.set_ylabel(first["y_label"] + unit)
+    axis.set_ylabel(first["y_label"])
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+
+
+def spaced(ticks, is_log):
+    """The names of ticks, empty where they would lie on the last one shown."""
+    places = {value: math.log(value) if is_log else value for value in ticks}
+    least, last, names = 0.055 * (max(places.values()) - min(places.values())), None, []
+    for value, name in ticks.items():
+        shown = last is None or places[value] - last >= least
+        last = places[value] if shown else last
+        names.append(name if shown else "")
+    return names
 
 
 def lies_on(ours, theirs, most):
@@ -137,7 +155,7 @@ def draw_points(axis, rows):
     renderer = axis.figure.canvas.get_renderer()
     taken = []
     for point in points:
-        colour = COLOURS[lines.index(point["line"])]
+        colour, _, _ = look(lines.index(point["line"]))
         fill = colour if point["counted"] else "white"
         (mark,) = axis.plot(point["x"], point["y"], "D", ms=6, mfc=fill, mec=colour, zorder=3)
         taken.append(mark.get_window_extent(renderer))
@@ -150,6 +168,8 @@ def draw_points(axis, rows):
             inside = axis.bbox.x0 <= box.x0 and box.x1 <= axis.bbox.x1 and axis.bbox.y0 <= box.y0
             if inside and not any(box.overlaps(other) for other in taken):
                 break
-            if (right, up) != OFFSETS[-1]:
-                name.remove()
+            # Where there is no space the table names the point.
+            name.remove()
+        else:
+            continue
         taken.append(box)

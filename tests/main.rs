@@ -35,6 +35,7 @@ mod overlap;
 mod packed;
 mod packed_input;
 mod periodic;
+mod pictures;
 mod pipes;
 mod plan;
 mod printed;

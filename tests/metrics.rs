@@ -137,3 +137,20 @@ fn runs_in_segments_count_all_steps() {
     assert_eq!(steps(&all), (1..=all.len() as u64).collect::<Vec<u64>>());
     assert!(all.len() > 16 + 8, "{}", all.len());
 }
+
+/// Lines of a run carry the time in UTC; a run by epochs says why its accuracy and its error may differ.
+#[test]
+fn lines_of_runs_have_the_time_and_figures_their_meaning() {
+    let folder = folder("metrics-times");
+    let train = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --epochs 2 --format json";
+    let output = run(&folder, &format!("{train} --flight a/b --checkpoint kept"));
+    let (shown, said) = (String::from_utf8_lossy(&output.stdout).into_owned(), said(&output));
+    assert!(output.status.success(), "{said}");
+    assert!(shown.contains("accuracy is that after the last step; test_error_pct is the median"), "{shown}");
+    assert!(folder.join("a/b").is_dir(), "the folder of flight records is made");
+    let output = run(&folder, &format!("{train} --flight kept/absent/no --resume absent"));
+    assert_eq!(output.status.code(), Some(2), "the error of an input begins with its place");
+    fs::write(folder.join("file"), "").expect("a file");
+    let refused = self::said(&run(&folder, &format!("{train} --flight file")));
+    assert!(refused.contains("--flight: file: is a file: name a folder"), "{refused}");
+}

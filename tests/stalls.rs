@@ -96,6 +96,9 @@ fn an_interrupt_ends_a_stalled_run() {
     let output = job.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     assert!(said(&output).contains("has not ended in 5s: the last checkpoint is kept"), "{}", said(&output));
+    // Lines of a run begin with the time in UTC: [2026-11-29T12:00:00Z].
+    let stamped = |line: &str| line.starts_with("[20") && line.get(20..23) == Some("Z] ");
+    assert!(said(&output).lines().filter(|line| stamped(line)).count() >= 2, "{}", said(&output));
     // The grace period is five seconds; a busy machine gets as much again.
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     assert!(folder.join("kept/step-0000000002.safetensors").exists());

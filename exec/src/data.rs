@@ -184,11 +184,11 @@ impl Dataset {
     fn parts(what: &str, model: &Model, augmentation: Augmentation) -> Result<(Dataset, Dataset), InputError> {
         let (name, subset) = name_and_subset(what);
         let files = packed::named(name);
-        let (mut train, mut held_out) = match name.split_once(':') {
-            _ if let Some(files) = files => packed::load(files, model.input())?,
-            None if name == "mnist" => digits::load()?,
-            None if name == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
-            Some(("synthetic", samples)) => synthetic::load(model.input(), model.classes(), Some(samples))?,
+        let (mut train, mut held_out) = match (files, name.split_once(':')) {
+            (Some(files), _) => packed::load(files, model.input())?,
+            (_, None) if name == "mnist" => digits::load()?,
+            (_, None) if name == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
+            (_, Some(("synthetic", samples))) => synthetic::load(model.input(), model.classes(), Some(samples))?,
             _ if Path::new(name).exists() => idx::load(Path::new(name))?,
             _ => return Err(unknown(what)),
         };

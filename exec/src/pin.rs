@@ -48,6 +48,11 @@ impl Pins {
         Pins::free().len()
     }
 
+    /// The processors that the calling thread may use, ascending; empty where the system does not report them.
+    pub fn allowed() -> Vec<usize> {
+        processors::allowed()
+    }
+
     /// Which of all processors the system allows a thread that asks for them.
     fn free() -> Vec<Processor> {
         let asked = || {

@@ -4,6 +4,7 @@
 //! is a choice of layouts. A collective occurs exactly where a layout must change; [`Graph::check`] refuses anything
 //! else, which proves that a strategy computes the gradient of the global batch.
 
+mod names;
 mod rules;
 mod table;
 #[cfg(test)]
@@ -156,7 +157,8 @@ pub struct Graph {
     pub dag: DiGraph<GraphNode, Edge>,
     /// The workers, over whose axes tensors are laid out.
     pub mesh: Mesh,
-    /// By layer: whether each feature of the output depends on one feature of the inputs alone.
+    /// By layer: its name, and whether each feature of the output depends on one feature of the inputs alone.
+    names: Vec<String>,
     by_channel: Vec<bool>,
 }
 
@@ -180,7 +182,8 @@ impl Graph {
             .iter()
             .map(|node| node.layer.rule().features(true, false) == Ok(FeatureRule::Follows))
             .collect();
-        Graph { by_channel, mesh, ..Graph::default() }
+        let names = model.layers().iter().map(|node| node.name.clone()).collect();
+        Graph { names, by_channel, mesh, ..Graph::default() }
     }
 
     /// Adds a node.
@@ -222,7 +225,7 @@ impl Graph {
         for edge in self.dag.edge_references() {
             dag.add_edge(place[edge.source().index()], place[edge.target().index()], *edge.weight());
         }
-        Graph { dag, mesh: self.mesh.clone(), by_channel: self.by_channel.clone() }
+        Graph { dag, mesh: self.mesh.clone(), names: self.names.clone(), by_channel: self.by_channel.clone() }
     }
 
     /// Proves the layouts: on every axis some rule allows each node's inputs and outputs, collectives change a layout
@@ -249,12 +252,12 @@ impl Graph {
                 let rule = Rule { work, axis, by_channel: self.is_by_channel(work) };
                 let [inputs, outputs] = [&inputs, &outputs].map(|tensors| placed(tensors, axis));
                 if !rule.allows(&inputs, &outputs) {
-                    return Err(refusal(rule, &inputs, &outputs));
+                    return Err(self.refusal(rule, &inputs, &outputs));
                 }
             }
             for edge in self.dag.edges(index).filter(|edge| !edge.weight().previous_step) {
                 if edge.target() <= index {
-                    return Err(LayoutError(format!("{:?} depends on a later node", self.dag[edge.target()].work)));
+                    return Err(self.out_of_order(edge.target(), index, edge.weight().tensor));
                 }
             }
         }
@@ -283,13 +286,41 @@ impl Graph {
             let mut axes = self.mesh.axes().iter();
             if let Some(axis) = axes.find(|axis| split(weights, *axis) != split(*gradient, *axis)) {
                 return Err(LayoutError(format!(
-                    "on axis {axis} the weights of {id:?} are {}, and their gradient is {}",
+                    "on axis {axis} the weights of {} are {}, and their gradient is {}",
+                    self.layer_name(id),
                     weights.on(axis),
                     gradient.on(axis)
                 )));
             }
         }
         Ok(())
+    }
+
+    /// Nodes are in the order in which ranks run them, so one takes tensors of this step from earlier ones alone.
+    fn out_of_order(&self, node: NodeIndex, from: NodeIndex, tensor: Tensor) -> LayoutError {
+        let [node, from] = [node, from].map(|index| self.work_name(&self.dag[index].work));
+        LayoutError(format!(
+            "{node} takes the {} of {from}, which is added after it: nodes are added in the order in which they run; for a tensor \
+             of the step before use from_before or weights",
+            self.tensor_name(tensor)
+        ))
+    }
+
+    fn refusal(&self, rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError {
+        let list = |items: &[Placed]| {
+            items
+                .iter()
+                .map(|(of, layout)| format!("{} {layout}", self.tensor_name(*of)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let cure = match rule.missing(inputs, outputs) {
+            Some((transition, tensor)) => format!("{transition} of {} is missing", self.tensor_name(tensor)),
+            None => "a collective is needed where layouts differ".to_owned(),
+        };
+        let (takes, gives, axis) = (list(inputs), list(outputs), rule.axis);
+        let work = self.work_name(rule.work);
+        LayoutError(format!("on axis {axis} {work} takes [{takes}] and gives [{gives}]: no rule allows that; {cure}"))
     }
 
     fn is_by_channel(&self, work: &NodeWork) -> bool {
@@ -317,21 +348,4 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
         }
     }
     list
-}
-
-fn refusal(rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError {
-    let Rule { work, axis, .. } = rule;
-    let list = |items: &[Placed]| {
-        items.iter().map(|(tensor, layout)| format!("{tensor:?} {layout}")).collect::<Vec<_>>().join(", ")
-    };
-    let cure = match rule.missing(inputs, outputs) {
-        Some(transition) => format!("{transition} is missing"),
-        None => "a collective is needed where layouts differ".to_owned(),
-    };
-    let (takes, gives) = (list(inputs), list(outputs));
-    let work = match work {
-        NodeWork::Elementwise { of, .. } => format!("{} of elements {:?}", of.formula.name(), of.range),
-        work => format!("{work:?}"),
-    };
-    LayoutError(format!("on axis {axis} {work} takes [{takes}] and gives [{gives}]: no rule allows that; {cure}"))
 }

@@ -9,7 +9,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::log::{print_information, print_line};
 use lockstep_report::output::check_outputs;
 use lockstep_report::trace::TraceFile;
-use lockstep_report::{Chart, Format, Page, Report, TimelineLines, print, save_page};
+use lockstep_report::{Chart, ChartAxis, ChartKind, Format, Page, Report, TimelineLines, print, save_page};
 use lockstep_topology::InputError;
 
 use super::operation_flags::PatienceFlag;
@@ -18,32 +18,23 @@ use lockstep_experiment::{DeviceChoice, Experiment, TransportKind};
 
 /// Charts of a comparison's page.
 const CHARTS: &[Chart] = &[
+    Chart::ERRORS,
     Chart {
-        title: "Step time, predicted beside measured",
-        x: "step_time_s",
-        y: "predicted_step_time_s",
-        lines: &[("predicted", "predicted_step_time_s")],
-        diagonal: true,
+        title: "Error by measured step time",
+        kind: ChartKind::Cloud,
+        x: ChartAxis::milliseconds("step_time_s", "measured step time", true),
+        y: ChartAxis::of("error_pct", "error of the prediction", "percent", false),
+        lines: &[("predicted", "error_pct")],
         by: None,
-        log: true,
     },
-    Chart {
-        title: "Scaling efficiency by ranks",
-        x: "ranks",
-        y: "efficiency",
-        lines: &[("predicted", "predicted_scaling_efficiency"), ("measured", "scaling_efficiency")],
-        diagonal: false,
-        by: None,
-        log: true,
-    },
+    Chart::efficiency(&[("predicted", "predicted_scaling_efficiency"), ("measured", "scaling_efficiency")]),
     Chart {
         title: "Exposed communication, predicted beside measured",
-        x: "exposed_comm_s",
-        y: "predicted_exposed_comm_s",
+        kind: ChartKind::Diagonal,
+        x: ChartAxis::milliseconds("exposed_comm_s", "measured exposed communication", false),
+        y: ChartAxis::milliseconds("predicted_exposed_comm_s", "predicted exposed communication", false),
         lines: &[("predicted", "predicted_exposed_comm_s")],
-        diagonal: true,
         by: None,
-        log: false,
     },
 ];
 

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lockstep_measure::devices::devices;
+use lockstep_measure::host::now_text;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::Operation;
 use lockstep_measure::rows::{lay_out, rows};
 use lockstep_measure::started::take_started;
 use lockstep_report::failure::Failure;
-use lockstep_report::log::print_information;
+use lockstep_report::log::{print_information, stamp_with};
 use lockstep_report::output::check_outputs;
 use lockstep_report::trace::TraceFile;
 use lockstep_report::{Format, Report};
@@ -110,6 +111,7 @@ impl ExecRun {
         }
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let operation = Operation { timed: self.trace.is_some(), ..operation };
+        stamp_with(now_text);
         let mut trace = TraceFile::new();
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), configurations[0].job.model.notes().to_vec());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
@@ -128,6 +130,13 @@ impl ExecRun {
                 trace.add(&label, &measured.program, &measured.run.periodic, &measured.run.timeline);
             }
         })?;
+        if experiment.length.epochs().is_some_and(|epochs| epochs > 1) {
+            notes.push(
+                "accuracy is that after the last step; test_error_pct is the median after each of the last five epochs, so that \
+                 the two need not add up to 100 %"
+                    .to_owned(),
+            );
+        }
         if !experiment.device.learns() {
             notes.push("the null device computes nothing: losses and accuracies have no meaning".to_owned());
         }

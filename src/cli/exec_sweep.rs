@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use lockstep_measure::host::now_text;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::trained::{Data, RunsFile, answer, merge, plan, share, train};
 use lockstep_report::failure::Failure;
-use lockstep_report::log::print_information;
+use lockstep_report::log::{print_information, stamp_with};
 use lockstep_report::output::check_writable;
 use lockstep_report::progress::duration;
 use lockstep_report::{Format, Report};
@@ -66,6 +67,7 @@ impl ExecSweep {
             plan.len() - left.len(),
             path.display()
         ));
+        stamp_with(now_text);
         let (begun, mut data, command) = (Instant::now(), Data::default(), self.command());
         let now = left.len().min(self.most.map_or(usize::MAX, |most| most as usize));
         for (done, planned) in (1..).zip(&left[..now]) {

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use clap::Subcommand;
 use lockstep_lab::{Change, LabName, change, down, known, run_each, run_mpi, survey, up};
+use lockstep_measure::host::now_text;
 use lockstep_report::failure::Failure;
+use lockstep_report::log::stamp_with;
 use lockstep_report::{Format, Report, print};
 use lockstep_topology::Bandwidth;
 
@@ -109,6 +111,7 @@ impl Lab {
             }
             Lab::Run { name, hosts, each, command } => {
                 let lab = known(&name)?;
+                stamp_with(now_text);
                 let run = if each { run_each } else { run_mpi };
                 run(&lab, hosts, &command)
             }

@@ -37,7 +37,8 @@ pub(super) struct OperationFlags {
     /// End the run with a report of which ranks wait for which when nothing has progressed for this long [default: 60s]
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     stall_limit: Option<Duration>,
-    /// Where a stall, or SIGUSR1, leaves what each rank did last, for exec inspect [default: the present folder]
+    /// Where a stall, or SIGUSR1, leaves what each rank did last, for exec inspect; made if it is missing [default: the present
+    /// folder]
     #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
     flight: PathBuf,
     /// Let something go wrong, e.g. hang:1@3: on rank 1 in step 3
@@ -78,9 +79,8 @@ impl OperationFlags {
     /// # Errors
     /// Several configurations or seeds, or an auto-tuned number of learners.
     pub(super) fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
-        if !self.flight.is_dir() {
-            let message = "is not a folder: make it, or name another";
-            return Err(InputError::flag("flight", self.flight.display().to_string(), message));
+        if self.flight.exists() && !self.flight.is_dir() {
+            return Err(self.no_flight("is a file: name a folder"));
         }
         let asked = [("--checkpoint", &self.checkpoint), ("--resume", &self.resume)];
         for (flag, path) in asked.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
@@ -94,6 +94,11 @@ impl OperationFlags {
             }
         }
         Ok(())
+    }
+
+    /// The refusal of the folder of flight records.
+    fn no_flight(&self, message: &str) -> InputError {
+        InputError::flag("flight", self.flight.display().to_string(), message)
     }
 
     /// A wait without progress for this long ends the run.
@@ -117,6 +122,8 @@ impl OperationFlags {
                 log::print_line(text);
             }
         };
+        std::fs::create_dir_all(&self.flight)
+            .map_err(|error| self.no_flight(&format!("cannot be made: {error}; name a folder that can be written")))?;
         let mut operation = Operation {
             saves: self.checkpoint.is_some(),
             stall_limit: self.stall_limit(),
@@ -134,7 +141,7 @@ impl OperationFlags {
             warning.iter().for_each(|warning| print(warning));
         }
         if let Some(path) = &self.checkpoint {
-            operation.interrupt = Interrupt::listen(prints)?;
+            operation.interrupt = Interrupt::listen(prints, launch.processes() > 1)?;
             if prints {
                 let every = self.checkpoint_every.unwrap_or(Every::Time(Duration::from_secs(300)));
                 let (folder, dead) = Folder::open(path, every)?;

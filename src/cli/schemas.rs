@@ -4,10 +4,10 @@ use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
     ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
     LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PackRow, PaperRow, PlotRow, PredictedRow, RankRow, Report,
-    SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow,
+    SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow, VERSION,
 };
 use schemars::{JsonSchema, schema_for};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::collective_beside::BesideRow;
 use super::lab_rows::{CableRow, LabRow};
@@ -17,7 +17,7 @@ use crate::compare::CompareRow;
 
 /// Name and schema of the JSON form of each command, as in `docs/schema/NAME.json`.
 pub fn schemas() -> Vec<(&'static str, Value)> {
-    vec![
+    let all = vec![
         ("sim-predict", schema::<PredictedRow>()),
         ("sim-sweep", schema::<FrontRow>()),
         ("sim-sweep-rows", schema_for!(SweepRow).into()),
@@ -49,7 +49,18 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("papers", schema::<PaperRow>()),
         ("papers-figures", schema::<PlotRow>()),
         ("check", schema::<CheckRow>()),
-    ]
+    ];
+    all.into_iter().map(|(name, schema)| (name, identified(name, schema))).collect()
+}
+
+/// The schema with its identifier first, which holds the version of the form.
+fn identified(name: &str, schema: Value) -> Value {
+    let mut all = Map::new();
+    all.insert("$id".to_owned(), Value::String(format!("urn:lockstep:schema:{name}:{VERSION}")));
+    if let Value::Object(fields) = schema {
+        all.extend(fields);
+    }
+    Value::Object(all)
 }
 
 fn schema<R: JsonSchema>() -> Value {

@@ -53,6 +53,7 @@ impl From<Network> for NetworkModel {
   lockstep sim predict experiments/stragglers.toml --trials 200
   lockstep sim predict --solver solver.prototxt --cluster ethernet-4 --ranks 1,4
   lockstep sim predict --model lenet --cluster dgx1-v100 --ranks 1,2,4,8 --batch-per-rank 32 --target runs.json
+  lockstep sim predict --model resnet-50 --cluster dgx-a100 --ranks 8 --data synthetic:1281167 --price 2.50
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {
     /// Experiment file (TOML); flags replace what it says
@@ -122,7 +123,7 @@ impl Predict {
             experiment.loaded = Dataset::packed_sizes(&experiment.data, &model, experiment.augmentation)?;
         }
         experiment.check_transform()?;
-        experiment.check_predicted(self.explain)?;
+        experiment.check_predicted(self.explain || !experiment.price.is_empty())?;
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Types the walk "Add an algorithm" of docs/tutorial.md in a copy of the last commit, and fails where a command does: `python3 tests/book/walk.py FOLDER`.
+"""Types the walks of docs/tutorial.md that add code in a copy of the last commit, and fails where a command does: `python3 tests/book/walk.py FOLDER`.
 
 FOLDER is recreated; programs are built in FOLDER-target, which is kept.
 """
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+WALKS = ["Add an algorithm", "Add a strategy"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
@@ -26,11 +27,13 @@ def main():
     # `target` is where the walk's commands look for the program.
     (copy / "target").symlink_to(f"{copy}-target")
     pathlib.Path(f"{copy}-target").mkdir(exist_ok=True)
-    walk = (copy / "docs" / "tutorial.md").read_text().split("## Add an algorithm\n", 1)[1].split("\n## ", 1)[0]
-    path, code = re.search(r"`(topology/src/\S+)`:\n\n```rust\n(.*?)```", walk, re.DOTALL).groups()
-    (copy / path).write_text(code)
-    began = time.monotonic()
-    blocks = re.findall(r"```sh\n(.*?)```", walk, re.DOTALL)
+    page = (copy / "docs" / "tutorial.md").read_text()
+    began, blocks = time.monotonic(), []
+    for name in WALKS:
+        walk = page.split(f"## {name}\n", 1)[1].split("\n## ", 1)[0]
+        path, code = re.search(r"`((?:topology|models)/src/\S+)`:\n\n```rust\n(.*?)```", walk, re.DOTALL).groups()
+        (copy / path).write_text(code)
+        blocks += re.findall(r"```sh\n(.*?)```", walk, re.DOTALL)
     for block in blocks:
         print(f"$ {block}", flush=True)
         subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=copy, check=True, env={**os.environ, "RUSTFLAGS": "-D warnings"})

@@ -25,10 +25,16 @@ COLUMNS = {
 }
 
 
+# Axes and charts, as the module `chart` of lockstep-report describes them.
+MEASURED = {"column": "measured_s", "name": "measured time", "unit": "milliseconds", "factor": 1e3, "log": True}
+ERROR = {"column": "error_pct", "name": "error of the prediction", "unit": "percent", "factor": 1.0, "log": False}
+COUNT = {"column": "error_pct", "name": "number of rows", "unit": "", "factor": 1.0, "log": False}
+ERRORS = {"title": "Errors of predictions", "kind": "histogram", "x": ERROR, "y": COUNT, "lines": [["error", "error_pct"]], "by": None}
+
+
 def chart(by):
-    """Predicted beside measured time, a colour for each value of a factor."""
-    return {"title": f"Predicted beside measured, by {by}", "x": "measured_s", "y": "predicted_s", "lines": [["predicted", "predicted_s"]],
-            "diagonal": True, "by": by, "log": True}
+    """The error by measured time, with a look for each value of a factor."""
+    return {"title": f"Error by measured time, for each {by}", "kind": "cloud", "x": MEASURED, "y": ERROR, "lines": [["predicted", "error_pct"]], "by": by}
 
 
 def text(rows, notes):
@@ -40,13 +46,13 @@ def text(rows, notes):
         "settings": ["cores", "cpu"],
         "factors": ["machine", *FACTORS, "ranks_share_cores"],
         "notes": notes,
-        "charts": [chart("place"), chart("load"), chart("algorithm"), chart("strategy")],
+        "charts": [ERRORS, chart("load"), chart("place"), chart("algorithm"), chart("strategy")],
         "timelines": [],
     }
     read = lambda name: (PAGE / name).read_text()
     # No text in the content may close the element that holds it.
     held = json.dumps(content).replace("<", "\\u003c")
-    scripts = "".join(f"<script>{read(name)}</script>\n" for name in ("chart.js", "zoom.js", "page.js"))
+    scripts = "".join(f"<script>{read(name)}</script>\n" for name in ("chart.js", "zoom.js", "looks.js", "page.js"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<title>{html.escape(content["title"])}</title>\n<style>\n{read("page.css")}</style></head>\n<body><main id="page"></main>\n'

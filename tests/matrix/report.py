@@ -177,7 +177,7 @@ def page():
         "since each claim was a message that queued behind the exchange. Now a process assigns its own learners' batches, and these rows are",
         "of that program.",
         "",
-        "![predicted by measured time of every row](validation.svg)",
+        "![errors of all rows as a histogram, and by measured time](validation.svg)",
         "",
         "`.venv/bin/python tests/matrix/plot.py` draws the picture. [validation-matrix.html](validation-matrix.html) has all rows with charts, filters and a",
         "table that sorts: open it in a browser.",

@@ -42,11 +42,32 @@ def cells(driver, name):
 
 
 def drawn_points(driver):
-    """Points in all charts of rows."""
+    """Rows in all charts of rows: points, and what the bars of histograms count."""
     return driver.execute_script(
-        "return Object.values(Chart.instances).filter(c => c.config.type === 'scatter')"
-        ".map(c => c.data.datasets.filter(d => d.label !== 'equal').reduce((n, d) => n + d.data.length, 0))"
+        "return [...document.querySelectorAll('.plot canvas')].map(canvas => Chart.getChart(canvas))"
+        ".map(c => c.data.datasets.filter(d => d.label !== 'equal').flatMap(d => d.data)"
+        ".reduce((n, point) => n + (c.config.type === 'bar' ? point.y : 1), 0))"
     )
+
+
+# What is wrong with charts: figures and names of axes, series that look alike, figures that lie on each other.
+RULES = """
+return [...document.querySelectorAll('.plot canvas')].map(canvas => Chart.getChart(canvas)).flatMap(chart => {
+    const found = [], title = chart.canvas.closest('figure').querySelector('h2').textContent;
+    for (const scale of Object.values(chart.scales)) {
+        const name = scale.options.title.text, labels = scale.ticks.map(tick => tick.label).filter(label => label);
+        if (labels.length < 2) found.push(`${title}: ${name} has the figures ${labels}`);
+        if (new Set(labels).size < labels.length) found.push(`${title}: ${name} has a figure twice: ${labels}`);
+        if (!/[a-z]{3}/.test(name) || /_(s|pct)\\b/.test(name)) found.push(`${title}: an axis is called ${name}`);
+        const places = scale.ticks.map((tick, at) => scale.getPixelForTick(at)).sort((a, b) => a - b);
+        const room = places.slice(1).map((place, at) => place - places[at]);
+        if (scale.axis === 'y' && room.some(one => one < 10)) found.push(`${title}: figures of ${name} lie on each other`);
+    }
+    const looks = chart.data.datasets.map(d => JSON.stringify([d.borderColor, d.pointStyle, d.rotation, d.borderDash]));
+    if (new Set(looks).size < looks.length) found.push(`${title}: series look alike`);
+    return found;
+});
+"""
 
 
 def use(driver, name):
@@ -55,6 +76,8 @@ def use(driver, name):
     all_rows = len(driver.find_elements(By.CSS_SELECTOR, "#page tbody tr"))
     points = drawn_points(driver)
     assert all_rows > 1 and points and all(points), (name, all_rows, points)
+    faults = driver.execute_script(RULES)
+    assert not faults, (name, faults)
 
     # A filter keeps only its rows, in the table and in the charts.
     chosen = Select(driver.find_element(By.CSS_SELECTOR, ".filters select"))
@@ -81,12 +104,12 @@ def use(driver, name):
     driver.execute_script("arguments[0].click()", head)
     assert numbers() == sorted(numbers(), reverse=True) and len(set(numbers())) > 1, name
 
-    # A point shows its row.
-    canvas = driver.find_element(By.CSS_SELECTOR, ".plot canvas")
+    # A point shows its row, a bar of a histogram its number of rows.
+    canvas = driver.find_elements(By.CSS_SELECTOR, ".plot canvas")[-1]
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
     x, y, label = driver.execute_script(
         "const c = Chart.getChart(arguments[0]), p = c.getDatasetMeta(0).data[0];"
-        "return [p.x - c.width / 2, p.y - c.height / 2, c.data.datasets[0].label]", canvas
+        "return [p.x - c.width / 2, p.y + (c.config.type === 'bar' ? 1 : 0) - c.height / 2, c.data.datasets[0].label]", canvas
     )
     ActionChains(driver).move_to_element_with_offset(canvas, round(x), round(y)).perform()
     shown = driver.execute_script("const t = Chart.getChart(arguments[0]).tooltip; return [t.opacity, t.body.flatMap(b => b.lines)]", canvas)
@@ -100,7 +123,7 @@ def use(driver, name):
     WebDriverWait(driver, 5).until(lambda _: range_of() != before)
     zoomed = range_of()
     assert zoomed[1] - zoomed[0] < before[1] - before[0], (name, before, zoomed)
-    driver.execute_script("document.querySelector('.reset').click()")
+    driver.execute_script("[...document.querySelectorAll('.charts .reset')].at(-1).click()")
     assert range_of() == before, name
 
     # Every configuration's timelines are drawn.
@@ -108,7 +131,7 @@ def use(driver, name):
         for at in range(len(Select(select).options)):
             Select(select).select_by_index(at)
         bars = driver.execute_script(
-            "return Object.values(Chart.instances).filter(c => c.config.type === 'bar')"
+            "return Object.values(Chart.instances).filter(c => c.config.type === 'bar' && c.canvas.closest('.bars'))"
             ".map(c => c.data.datasets.reduce((n, d) => n + d.data.length, 0))"
         )
         assert len(bars) == (2 if name == "compare" else 1) and all(bars), (name, bars)

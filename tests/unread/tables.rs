@@ -118,6 +118,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--threads-per-rank", "", Some("2")),
     ("--anchor", "", Some("ranks=1,images_per_s=1000")),
     ("--data", "", Some("synthetic:100")),
+    ("--price", "", Some("2.5")),
     ("--decode-threads", "", Some("2")),
     ("--transform-at", "", Some("device")),
     ("--steps", "", Some("3")),

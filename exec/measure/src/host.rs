@@ -77,6 +77,11 @@ fn given() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
+/// The present time as `2024-02-29T12:00:00Z`.
+pub fn now_text() -> String {
+    rfc3339(now_s() as u64)
+}
+
 /// Seconds since 1970 as `2024-02-29T12:00:00Z`.
 fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);

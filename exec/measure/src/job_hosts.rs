@@ -3,13 +3,14 @@
 //!
 //! It runs where a job would run, under its launcher, so it sees what a job would see.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lockstep_exec::patiently;
 use lockstep_exec::transport::control;
+use lockstep_exec::{Pins, patiently};
 use lockstep_experiment::{Experiment, TransportKind};
 use lockstep_report::CheckRow;
 use lockstep_report::failure::{Failure, STALLED};
@@ -38,7 +39,9 @@ struct Facts {
     version: String,
     mpi: String,
     cpu: String,
+    /// How many cores the system gives it, and which processors it may use.
     cores: usize,
+    processors: Vec<usize>,
     /// Free bytes in /dev/shm.
     shared: Option<u64>,
     /// Whether it sees the file that the first process has created.
@@ -91,6 +94,7 @@ fn look(launch: &mut Launch, own: HostInfo, names: &[String]) -> Result<Option<V
         mpi: launch.library(),
         cpu: own.cpu,
         cores: own.cores,
+        processors: Pins::allowed(),
         shared: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_bavail * of.f_frsize),
         sees,
         now_s,
@@ -207,6 +211,15 @@ fn rows(all: &[Facts]) -> Vec<CheckRow> {
     std::iter::once(job).chain(hosts.iter().flat_map(of_host)).collect()
 }
 
+/// The cores that the processes of a host have together: a launcher may have bound each to some of them, and a control
+/// group may give all of them less.
+fn cores_of(own: &[&Facts]) -> usize {
+    let together: BTreeSet<usize> = own.iter().flat_map(|facts| facts.processors.iter().copied()).collect();
+    let most = own.iter().map(|facts| facts.cores).max().unwrap_or(1);
+    let limited = own.iter().all(|facts| facts.cores < facts.processors.len());
+    if limited || together.is_empty() { most } else { together.len() }
+}
+
 /// The rows of a host whose processes reported `own`, compared with the first host.
 fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
     let one = own[0];
@@ -220,7 +233,8 @@ fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
         row(check, said, other.is_some(), format!("{} has {}: {cure}", first.host, found(first)))
     };
     let processes = own.len();
-    let cores = format!("{} for {processes} of the job's processes", one.cores);
+    let count = cores_of(own);
+    let cores = format!("{count} for {processes} of the job's processes");
     let fewer = "start fewer there (mpirun --map-by ppr:N:node, sbatch --ntasks-per-node=N), or give each its cores \
                  (sbatch --cpus-per-task)";
     let shared = one.shared.map_or_else(|| "none".to_owned(), |bytes| format!("{} free", Bytes(bytes)));
@@ -238,7 +252,7 @@ fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
             |facts| &facts.cpu,
             "predictions take one CPU for all, and other instructions round otherwise: use hosts of one kind",
         ),
-        row("cores", cores, one.cores < processes && one.cores > 1, fewer.to_owned()),
+        row("cores", cores, count < processes, fewer.to_owned()),
         row("reached", format!("by all others, {:.2} ms there and back", longest * 1e3), false, String::new()),
         row(
             "clock",
@@ -277,6 +291,7 @@ mod tests {
             mpi: "Open MPI 4".to_owned(),
             cpu: "a".to_owned(),
             cores: 4,
+            processors: (0..4).collect(),
             shared: Some(1 << 30),
             sees: true,
             now_s: 1e9,
@@ -310,5 +325,20 @@ mod tests {
         let rows = rows(&crowd);
         assert!(rows.iter().any(|row| row.check == "a: cores" && row.cure.contains("--ntasks-per-node")));
         assert_eq!(super::rows(&[facts("a")])[0].status, "missing");
+    }
+
+    /// Cores of two processes: bound to one each, both to the same one, unbound with a control group's limit of one.
+    #[test]
+    fn cores_are_those_of_all_processes_of_a_host() {
+        let of = |cores: usize, processors: [&[usize]; 2]| {
+            let both = processors.map(|processors| Facts { cores, processors: processors.to_vec(), ..facts("a") });
+            let row = rows(&both).into_iter().find(|row| row.check == "a: cores").unwrap();
+            (row.found, row.status)
+        };
+        let told = |count: usize, status: &str| (format!("{count} for 2 of the job's processes"), status.to_owned());
+        assert_eq!(of(1, [&[0], &[1]]), told(2, "ok"));
+        assert_eq!(of(1, [&[0], &[0]]), told(1, "missing"));
+        assert_eq!(of(1, [&[0, 1], &[0, 1]]), told(1, "missing"));
+        assert_eq!(of(2, [&[], &[]]), told(2, "ok"));
     }
 }

@@ -210,6 +210,31 @@ impl Experiment {
         self.loaded.or(stated).or_else(by_name)
     }
 
+    /// Training samples of the data set, where a setting, files or `[input]` state it.
+    pub fn stated_samples(&self, input: Shape) -> Option<u64> {
+        let stated = self.places.contains_key("data") || self.loaded.is_some() || self.input.is_some();
+        self.set_sizes(input).filter(|_| stated).map(|sizes| sizes.train)
+    }
+
+    /// The price of a device for an hour on the cluster at `place` of `places`; `None` where none is given.
+    ///
+    /// # Errors
+    /// Several prices that are not one for each cluster.
+    pub fn price_of(&self, place: usize, places: usize) -> Result<Option<f64>, InputError> {
+        match self.price.as_slice() {
+            [] => Ok(None),
+            [price] => Ok(Some(*price)),
+            prices if prices.len() == places => Ok(prices.get(place).copied()),
+            prices => {
+                let listed: Vec<String> = prices.iter().map(f64::to_string).collect();
+                let clusters = if places == 1 { "1 cluster".to_owned() } else { format!("{places} clusters") };
+                let message =
+                    format!("are {} prices of {clusters}: give one price for all, or one for each", prices.len());
+                Err(self.locate(InputError::flag("price", listed.join(","), message)))
+            }
+        }
+    }
+
     /// Whether the cluster is this machine as calibrated.
     pub fn on_this_machine(&self) -> bool {
         self.cluster == THIS_MACHINE

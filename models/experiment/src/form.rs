@@ -136,6 +136,8 @@ pub const SEED: Form<u64> = number(
 pub const NOT_NEGATIVE: Form<f64> = number(not_negative, |entry| entry.number(0.0));
 /// A share of samples that a run is to classify correctly.
 pub const ACCURACY: Form<f64> = number(|text| accuracy(float(text)), |entry| entry.checked(accuracy));
+/// Prices, with commas between them, or a list in a file; equal ones count each.
+pub(crate) const PRICES: Form<Vec<f64>> = Form { text: prices, entry: prices_of, style: Style::One, is_number: true };
 /// The share of the last step that the next one keeps.
 pub const MOMENTUM: Form<f64> = number(|text| momentum(float(text)), |entry| entry.checked(momentum));
 /// A share by which throughput is to grow.
@@ -206,6 +208,19 @@ fn not_negative(text: &str) -> Result<f64, String> {
 fn accuracy(share: f64) -> Result<f64, String> {
     let right = share > 0.0 && share <= 1.0;
     right.then_some(share).ok_or_else(|| "must be a number above 0 and at most 1".to_owned())
+}
+
+fn price(number: f64) -> Result<f64, String> {
+    let right = number > 0.0 && number.is_finite();
+    right.then_some(number).ok_or_else(|| "must be a number above 0, without a currency's sign, e.g. 2.50".to_owned())
+}
+
+fn prices(text: &str) -> Result<Vec<f64>, String> {
+    text.split(',').map(|item| price(float(item))).collect()
+}
+
+fn prices_of(entry: &Entry<'_>) -> Result<Vec<f64>, InputError> {
+    entry.items()?.iter().map(|item| item.checked(price)).collect()
 }
 
 fn momentum(share: f64) -> Result<f64, String> {

@@ -215,6 +215,12 @@ macro_rules! rows {
             how: &One(published::ANCHOR, |e, anchor| e.anchor = Some(anchor)), unlike: Unlike::Refused(unlike::anchor),
             identify: |e, all| e.anchor.iter().for_each(|anchor| anchor.identify(all)),
         }
+        "price" price: Vec<f64> = Vec::new(),
+        "Price of a device (GPU, or CPU) for an hour in any currency, without its sign, e.g. 2.50; gives the cost of samples and epochs; with \
+         several clusters one price, or one for each, e.g. 2.50,1.20", {
+            value: "X,…", how: &One(form::PRICES, |e, all| e.price = all), flag_of: PREDICT | SWEEP, in_arms: false,
+            reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::price),
+        }
         "data" data: String = "synthetic".to_owned(),
         "Data: mnist, synthetic, synthetic:SAMPLES, a folder of IDX files, or packed files (lockstep data pack): TRAIN.pack, of which a \
          tenth is held out, or TRAIN.pack+HELD_OUT.pack", {

@@ -156,6 +156,7 @@ impl Sweep {
         let load = |choice: &Choice| sweep.base.load_model(&choice.text).map(Arc::new);
         sweep.models = sweep.choices("model").iter().map(load).collect::<Result<_, _>>()?;
         sweep.entries = sweep.choices("cluster").iter().map(|choice| choice.text.clone()).collect();
+        sweep.base.price_of(0, sweep.entries.len())?;
         for (entry, text) in sweep.entries.iter().enumerate() {
             let wrong = |message| sweep.base.locate(InputError::flag("cluster", text.clone(), message));
             let names = clusters(text).map_err(wrong)?;

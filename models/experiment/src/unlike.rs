@@ -125,6 +125,11 @@ pub(crate) fn noise(experiment: &Experiment) -> Option<String> {
     Some("predictions vary as [noise] states, measured steps as this machine does".to_owned())
 }
 
+pub(crate) fn price(experiment: &Experiment) -> Option<String> {
+    let given = !experiment.price.is_empty();
+    given.then(|| "price left out: a comparison is of times (lockstep sim predict has the cost)".to_owned())
+}
+
 pub(crate) fn scenarios(experiment: &Experiment) -> Option<String> {
     let count = experiment.scenarios.len();
     (count > 0)

@@ -2,8 +2,6 @@
 "use strict";
 const report = JSON.parse(document.getElementById("report").textContent);
 const column = Object.fromEntries(report.columns.map((one, at) => [one.name, at]));
-// Okabe and Ito 2008: colours that most eyes tell apart.
-const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999"];
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 Chart.defaults.color = style("--ink");
 Chart.defaults.borderColor = style("--grid");
@@ -22,8 +20,6 @@ const shown = (value) => {
     if (Number.isInteger(value)) return value.toLocaleString("en", { useGrouping: Math.abs(value) >= 1e5 });
     return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e6 ? String(+value.toPrecision(4)) : value.toExponential(3);
 };
-// Seconds of steps are read in milliseconds.
-const mark = (name, value) => (name.endsWith("_s") ? `${shown(+(value * 1e3).toPrecision(6))} ms` : shown(value));
 const cell = (row, name) => report.rows[row][column[name]];
 
 // Columns that tell rows apart, and those that all rows agree on.
@@ -79,75 +75,118 @@ const addChart = (parent, title, hint) => {
     const canvas = make("canvas", plot);
     const caption = make("figcaption", figure, hint + " Drag to zoom; ");
     const reset = make("button", caption, "reset", { className: "reset" });
-    return { plot, canvas, reset };
+    return { plot, canvas, reset, key: make("ul", figure, undefined, { className: "legend" }) };
 };
-const axis = (name, log) => ({
-    type: log ? "logarithmic" : "linear",
-    title: { display: true, text: name },
-    ticks: { callback: (value) => mark(name, value), maxTicksLimit: 7, autoSkip: true },
-    ...(log ? {} : { beginAtZero: true }),
+// An axis: its name with the unit in words, its ends and marks.
+const axis = (about, reach) => ({
+    type: about.log ? "logarithmic" : "linear",
+    offset: false,
+    grid: { offset: false },
+    title: { display: true, text: about.unit ? `${about.name}, ${about.unit}` : about.name },
+    ...(reach ? { min: reach.min, max: reach.max, afterBuildTicks: (scale) => {
+        // Zoomed in, an axis gets marks of its own.
+        const inside = reach.marks.filter((value) => scale.min <= value && value <= scale.max);
+        if (inside.length > 1) scale.ticks = inside.map((value) => ({ value }));
+    } } : {}),
+    ticks: { callback: (value) => shown(+value.toPrecision(6)), maxTicksLimit: 9, autoSkip: true, autoSkipPadding: 6 },
 });
-// Marks where there are points: numbers of ranks are few.
-const marks = (x) => {
-    const values = [...new Set(report.rows.map((_, row) => cell(row, x)))].filter((value) => typeof value === "number");
-    return (scale) => { if (values.length <= 12) scale.ticks = values.sort((a, b) => a - b).map((value) => ({ value })); };
+const reach = (about, values, isCount) => (about.log ? logarithmic(values, isCount ? powers.twos : Math.max(...values) / Math.min(...values.filter((value) => value > 0)) > 1e4 ? powers.tens : powers.fives) : linear(values));
+
+// A list of the series below a chart, each with a piece of its line.
+const legend = (parent, sets) => {
+    parent.replaceChildren();
+    for (const set of sets) {
+        const item = make("li", parent);
+        const swatch = make("canvas", item, undefined, { width: 64, height: 24, className: "swatch" });
+        const pen = swatch.getContext("2d");
+        pen.scale(2, 2);
+        pen.strokeStyle = pen.fillStyle = set.borderColor;
+        pen.lineWidth = 1.5;
+        if (set.showLine) {
+            pen.setLineDash(set.borderDash);
+            pen.beginPath();
+            pen.moveTo(0, 6);
+            pen.lineTo(32, 6);
+            pen.stroke();
+        }
+        pen.setLineDash([]);
+        Chart.helpers.drawPoint(pen, { pointStyle: set.pointStyle, rotation: set.rotation, radius: 3.5, borderWidth: 1 }, 16, 6);
+        make("span", item, set.label);
+    }
 };
 const grid = make("div", app, undefined, { className: "charts" });
 for (const spec of report.charts) {
-    const drawn = (row) => spec.lines.some(([, y]) => typeof cell(row, y) === "number") && typeof cell(row, spec.x) === "number";
+    const at = (row, about, name) => { const value = cell(row, name); return typeof value === "number" ? value * about.factor : null; };
+    const drawn = (row) => spec.lines.some(([, y]) => at(row, spec.y, y) !== null) && (spec.kind === "histogram" || at(row, spec.x, spec.x.column) !== null);
     if (!report.rows.some((_, row) => drawn(row))) continue;
-    const { canvas, reset } = addChart(grid, spec.title, spec.diagonal ? "On the line both are equal." : spec.lines.length > 1 ? `Dashed: ${spec.lines[0][0]}.` : "");
+    const hints = { diagonal: "On the line both are equal.", histogram: "", cloud: "", lines: spec.lines.length > 1 ? `Thin: ${spec.lines[0][0]}.` : "" };
+    const { canvas, reset, key } = addChart(grid, spec.title, hints[spec.kind]);
+    const isLines = spec.kind === "lines", isHistogram = spec.kind === "histogram";
     const chart = new Chart(canvas, {
-        type: "scatter",
+        type: isHistogram ? "bar" : "scatter",
         data: { datasets: [] },
         options: {
-            scales: {
-                x: { ...axis(spec.x, spec.log), ...(spec.diagonal ? {} : { afterBuildTicks: marks(spec.x) }) },
-                y: axis(spec.y, spec.log && spec.y !== "efficiency"),
-            },
+            scales: { x: axis(spec.x), y: axis(spec.y) },
             plugins: {
                 zoom: zoom("xy"),
-                legend: { position: "bottom", labels: { boxWidth: 10, filter: (item) => item.text !== "equal" } },
-                tooltip: { callbacks: { label: (item) => item.raw.row === undefined ? "" : [item.dataset.label, ...factors.map((at) =>
-                    `${report.columns[at].name} ${shown(report.rows[item.raw.row][at])}`), `${spec.x} ${shown(item.raw.x)}`, `${item.dataset.column} ${shown(item.raw.y)}`] } },
+                legend: { display: false },
+                tooltip: { callbacks: {
+                    title: (items) => (isHistogram ? items.map((item) => item.raw.title) : []),
+                    label: (item) => (isHistogram ? `${item.raw.y} rows` : item.raw.row === undefined ? "" : [item.dataset.label, ...factors.map((at) =>
+                        `${report.columns[at].name} ${shown(report.rows[item.raw.row][at])}`), `${spec.x.name} ${shown(item.raw.x)}`, `${spec.y.name} ${shown(item.raw.y)}`]),
+                } },
             },
         },
     });
     reset.onclick = () => chart.resetZoom();
+    const fit = (points) => {
+        let [x, y] = ["x", "y"].map((side) => reach(spec[side], points.map((point) => point[side]), isLines && side === "x"));
+        if (spec.kind === "diagonal") x = y = reach(spec.y, points.flatMap((point) => [point.x, point.y]), false);
+        Object.assign(chart.options.scales, { x: axis(spec.x, x), y: axis(spec.y, y) });
+        return [Math.max(x.min, y.min), Math.min(x.max, y.max)];
+    };
+    const histogram = (rows) => {
+        const counted = rows.length ? bins(rows.map((row) => at(row, spec.x, spec.lines[0][1]))) : [];
+        const places = counted.map(([begin, end, count]) => ({ x: (begin + end) / 2, y: count, title: `${shown(+begin.toPrecision(6))} to ${shown(+end.toPrecision(6))}` }));
+        fit([...places, ...counted.flatMap(([begin, end]) => [{ x: begin, y: 0 }, { x: end, y: 0 }])]);
+        chart.data.datasets = [{ label: "rows", data: places, backgroundColor: colours[0], barPercentage: 1, categoryPercentage: 0.94, grouped: false }];
+        chart.options.parsing = { xAxisKey: "x", yAxisKey: "y" };
+        chart.update();
+    };
     charts.push(() => {
         const rows = passing().filter(drawn);
-        // What x tells already makes no line of its own: samples per rank where those of all ranks are given.
-        const told = (at) => new Set(rows.map((row) => JSON.stringify([cell(row, spec.x), report.rows[row][at]]))).size
-            === new Set(rows.map((row) => cell(row, spec.x))).size;
-        const by = spec.by ? [column[spec.by]].filter(differs) : factors.filter((at) => report.columns[at].name !== spec.x && (spec.diagonal ? !isNumber(at) : !told(at)));
+        if (isHistogram) return histogram(rows);
+        const named = factors.filter((at) => report.columns[at].name !== spec.x.column);
+        const by = spec.by ? [column[spec.by]].filter(differs)
+            : isLines ? telling(rows.map((row) => report.rows[row]), column[spec.x.column], named) : named.filter((at) => !isNumber(at));
         // A single rank has no algorithm: it begins every line.
         const any = (row) => by.some((at) => report.rows[row][at] === "-");
         const groups = new Map();
-        const value = (row, at) => (isNumber(at) ? `${report.columns[at].name} ` : "") + shown(report.rows[row][at]);
-        const key = (row) => by.map((at) => value(row, at)).join(", ");
-        const open = (row) => groups.get(key(row)) || groups.set(key(row), []).get(key(row));
+        const value = (row, at) => (isNumber(at) ? `${report.columns[at].name.replaceAll("_", " ")} ` : "") + shown(report.rows[row][at]);
+        const name = (row) => by.map((at) => value(row, at)).join(", ");
+        const open = (row) => groups.get(name(row)) || groups.set(name(row), []).get(name(row));
         rows.filter((row) => !any(row)).forEach((row) => open(row).push(row));
         for (const row of rows.filter(any)) {
             const same = (other) => by.every((at) => report.rows[row][at] === "-" || report.rows[row][at] === report.rows[other][at]);
             const fitting = [...groups.values()].filter((members) => same(members[0]));
             (fitting.length ? fitting : [open(row)]).forEach((members) => members.push(row));
         }
-        chart.data.datasets = [];
-        [...groups].forEach(([key, members], number) => spec.lines.forEach(([name, y], side) => {
-            const points = members.filter((row) => typeof cell(row, y) === "number").map((row) => ({ x: cell(row, spec.x), y: cell(row, y), row }));
+        const sets = [...groups].flatMap(([group, members], number) => spec.lines.map(([line, y], side) => {
+            const points = members.filter((row) => at(row, spec.y, y) !== null).map((row) => ({ x: at(row, spec.x, spec.x.column), y: at(row, spec.y, y), row }));
             points.sort((a, b) => a.x - b.x);
-            const colour = colours[number % colours.length];
-            chart.data.datasets.push({
-                label: [key, spec.lines.length > 1 ? name : ""].filter((part) => part).join(", ") || name, column: y, data: points, borderColor: colour,
-                backgroundColor: colour, showLine: !spec.diagonal, borderWidth: 1.5, pointRadius: 3.5,
-                borderDash: spec.lines.length > 1 && side === 0 ? [5, 4] : [], pointStyle: side === 0 || spec.lines.length === 1 ? "circle" : "rectRot",
-            });
+            // Lines of one group follow each other, so a chart of two lines has two looks for each group.
+            const { colour, shape, turned, dash } = look(number * spec.lines.length + side);
+            return {
+                label: [group, spec.lines.length > 1 ? line : ""].filter((part) => part).join(", ") || line, data: points, borderColor: colour,
+                backgroundColor: colour, showLine: isLines, borderWidth: spec.lines.length > 1 && side === 0 ? 1 : 2, pointRadius: 3.5,
+                borderDash: dash, pointStyle: shape, rotation: turned,
+            };
         }));
-        if (spec.diagonal && rows.length) {
-            const all = rows.flatMap((row) => [cell(row, spec.x), ...spec.lines.map(([, y]) => cell(row, y))]).filter((value) => typeof value === "number");
-            const ends = [Math.min(...all), Math.max(...all)];
-            chart.data.datasets.push({ label: "equal", data: ends.map((end) => ({ x: end, y: end })), showLine: true, borderColor: style("--soft"), borderWidth: 1, pointRadius: 0 });
-        }
+        legend(key, sets.length > 1 ? sets : []);
+        const ends = fit(sets.flatMap((set) => set.data));
+        const line = (label, data) => ({ label, data, showLine: true, borderColor: style("--soft"), borderWidth: 1, pointRadius: 0 });
+        if (spec.kind === "diagonal" && rows.length) sets.push(line("equal", ends.map((end) => ({ x: end, y: end }))));
+        chart.data.datasets = sets;
         chart.update();
     });
 }
@@ -178,7 +217,7 @@ const drawLines = (section, lines) => {
             },
             options: {
                 indexAxis: "y",
-                scales: { x: { ...axis("ms", false), min: 0, max: most }, y: { type: "category", labels: side.lanes } },
+                scales: { x: axis({ name: "time of the step", unit: "milliseconds" }, { ...linear([most]), min: 0, max: most }), y: { type: "category", labels: side.lanes } },
                 plugins: {
                     zoom: zoom("x"),
                     title: { display: true, text: `${side.name}: ${shown(side.step_ms)} ms`, align: "start" },

@@ -38,7 +38,7 @@ pub use failure::Failure;
 pub use layout_picture::layout_picture;
 pub use layout_row::LayoutTableRow;
 pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
-pub use page::{Chart, Page, TimelineLines, save_page};
+pub use page::{Chart, ChartAxis, ChartKind, Page, TimelineLines, save_page};
 pub use paper_row::PaperRow;
 pub use placement_row::{RankRow, TransitionRow};
 pub use plot_row::PlotRow;

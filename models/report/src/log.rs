@@ -1,8 +1,8 @@
 //! Writes lines to standard error: errors and warnings, information, and with `--verbose` what each phase took.
 
 use std::io::{self, Write};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockstep_topology::printable;
@@ -47,10 +47,30 @@ pub(crate) fn writes(level: Verbosity) -> bool {
     VERBOSITY.load(Ordering::Relaxed) >= level as u8
 }
 
+/// What lines begin with from now on: the time, of commands that run for long.
+static STAMP: OnceLock<fn() -> String> = OnceLock::new();
+
+/// Begins each line on standard error from now on with what `time` returns then. The first call counts.
+pub fn stamp_with(time: fn() -> String) {
+    // A later call changes nothing.
+    let _ = STAMP.set(time);
+}
+
+/// What a line begins with now.
+pub(crate) fn stamp() -> String {
+    STAMP.get().map(|time| format!("[{}] ", time())).unwrap_or_default()
+}
+
+/// Writes the error of invalid input, by which a command ends: its place comes first, whatever lines begin with.
+pub fn print_refusal(line: &str) {
+    note_line();
+    let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+}
+
 /// Writes an error or a warning, without control characters; where that fails, there is no other place to report it.
 pub fn print_line(line: &str) {
     note_line();
-    let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+    let _ = writeln!(io::stderr().lock(), "{}{}", stamp(), printable(line));
 }
 
 /// Writes a line of information, unless the command is to be quiet; with `--verbose`, with the seconds since the command

@@ -3,6 +3,7 @@
 //!
 //! Charts are drawn by Chart.js, which each page holds (`models/report/page/LICENSES.md`).
 
+mod chart;
 mod lines;
 
 use std::path::Path;
@@ -15,50 +16,8 @@ use serde_json::Value;
 use crate::Report;
 use crate::columns::{Columns, Row, factors};
 use crate::output::write_atomically;
+pub use chart::{Chart, ChartAxis, ChartKind};
 pub use lines::TimelineLines;
-
-/// A chart of a report's rows.
-#[derive(Debug, Clone, Serialize)]
-pub struct Chart {
-    /// The heading.
-    pub title: &'static str,
-    /// The column along the horizontal axis.
-    pub x: &'static str,
-    /// The name of the vertical axis.
-    pub y: &'static str,
-    /// Names and columns of the drawn lines, the predicted one first.
-    pub lines: &'static [(&'static str, &'static str)],
-    /// Whether both axes are the same quantity, so that a diagonal shows where they are equal.
-    pub diagonal: bool,
-    /// The column whose values have a colour each; `None`: combinations of the settings in which rows differ.
-    pub by: Option<&'static str>,
-    /// Whether axes are logarithmic.
-    pub log: bool,
-}
-
-impl Chart {
-    /// Throughput and scaling efficiency by ranks.
-    pub const SCALING: [Chart; 2] = [
-        Chart {
-            title: "Throughput by ranks",
-            x: "ranks",
-            y: "images/s",
-            lines: &[("images/s", "images_per_s")],
-            diagonal: false,
-            by: None,
-            log: true,
-        },
-        Chart {
-            title: "Scaling efficiency by ranks",
-            x: "ranks",
-            y: "efficiency",
-            lines: &[("efficiency", "scaling_efficiency")],
-            diagonal: false,
-            by: None,
-            log: true,
-        },
-    ];
-}
 
 /// The content of a page, as its script reads it.
 #[derive(Serialize)]
@@ -123,10 +82,11 @@ fn text<R: Row + JsonSchema>(page: &Page<'_>, report: &Report<R>) -> String {
          content=\"width=device-width,initial-scale=1\"><title>{escaped}</title>\n<style>\n{}{style}</style></head>\n<body><main id=\"page\">\
          <noscript>This page draws its figures by a script; they are in the page's source as JSON.</noscript></main>\n{sections}\
          <script id=\"report\" type=\"application/json\">{content}</script>\n<script>{}</script>\n<script>{}</script>\n\
-         <script>\n{}</script></body></html>\n",
+         <script>\n{}</script>\n<script>\n{}</script></body></html>\n",
         include_str!("../page/page.css"),
         include_str!("../page/chart.js"),
         include_str!("../page/zoom.js"),
+        include_str!("../page/looks.js"),
         include_str!("../page/page.js"),
     )
 }
@@ -176,7 +136,7 @@ mod tests {
         );
         assert_eq!(content["notes"][0], "a note");
         for chart in content["charts"].as_array().unwrap() {
-            assert!(names.contains(&chart["x"].as_str().unwrap()));
+            assert!(names.contains(&chart["x"]["column"].as_str().unwrap()));
             for line in chart["lines"].as_array().unwrap() {
                 assert!(names.contains(&line[1].as_str().unwrap()), "{line}");
             }
@@ -189,7 +149,7 @@ mod tests {
     fn names_cannot_end_the_script() {
         let report = Report::new(vec![row("</script><script>alert(1)</script>", 1)], Vec::new());
         let page = text(&Page { title: "<b>", ..Page::default() }, &report);
-        assert_eq!(page.matches("</script>").count(), 4);
+        assert_eq!(page.matches("</script>").count(), 5);
         assert_eq!(content(&page)["rows"][0][0], "</script><script>alert(1)</script>");
         assert!(page.contains("<title>&lt;b&gt;</title>"));
     }

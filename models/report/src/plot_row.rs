@@ -31,7 +31,7 @@ pub struct PlotRow {
     pub unit: String,
     /// The horizontal axis.
     pub x_label: String,
-    /// The vertical axis.
+    /// The vertical axis, with its unit in words.
     pub y_label: String,
     /// Whether equal ratios are equal distances to the right.
     pub x_log: bool,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lockstep_topology::printable_line;
 
-use crate::log::{Verbosity, note_line, print_line, silence, writes};
+use crate::log::{Verbosity, note_line, print_line, silence, stamp, writes};
 
 /// Between two updates on a terminal.
 const TERMINAL: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ impl<S: Send> Line<S> {
             let before = std::mem::replace(width, line.chars().count());
             write!(out, "\r{line:before$}").and_then(|()| out.flush())
         } else {
-            writeln!(out, "{line}")
+            writeln!(out, "{}{line}", stamp())
         };
     }
 

@@ -110,6 +110,10 @@ pub struct PredictedRow {
     pub time_to_target_low_s: Option<f64>,
     /// Upper end of it.
     pub time_to_target_high_s: Option<f64>,
+    /// Cost of a million samples, in the currency of the price of a device for an hour; `null` without one.
+    pub cost_per_million_samples: Option<f64>,
+    /// Cost of a pass over the training samples; `null` where their number is not known.
+    pub cost_per_epoch: Option<f64>,
     /// Bytes that the ranks on the device with the fullest memory need.
     pub memory_bytes: u64,
     /// Whether that device has them; `null` where its memory is unknown.
@@ -174,7 +178,7 @@ pub struct MeasuredRow {
     pub train_loss: f64,
     /// Mean loss on held-out samples.
     pub held_out_loss: f64,
-    /// Share of held-out samples that are classified correctly, from 0 to 1.
+    /// Share of held-out samples that are classified correctly, from 0 to 1, after the last step.
     pub accuracy: f64,
     /// The accuracy at which the run was to end; `null` without one.
     pub target_accuracy: Option<f64>,
@@ -182,7 +186,8 @@ pub struct MeasuredRow {
     pub target_epochs: Option<u32>,
     /// Optimizer steps after which it was, at the end of an epoch; `null` where it was not.
     pub steps_to_target: Option<u32>,
-    /// Percent of held-out samples that are not: the median after each of the last five epochs; only of runs by epochs.
+    /// Percent of held-out samples that are not: the median after each of the last five epochs, so that it need not be what
+    /// `accuracy` leaves; only of runs by epochs.
     pub test_error_pct: Option<f64>,
     /// Mean of `test_error_pct` over the configuration's seeds; only of several.
     pub test_error_mean_pct: Option<f64>,

@@ -1,55 +1,15 @@
-//! Draws the common parts of pictures in SVG: axes, the lines of a grid with their figures, strokes, text.
+//! Draws the common parts of pictures in SVG: axes, the lines of a grid with their figures, looks of series, text.
 
 mod axis;
-
-use std::fmt::{Display, Write as _};
+mod frame;
+mod look;
+pub mod rules;
+mod text_box;
 
 pub use axis::{PlotAxis, Spacing, tick};
-
-/// Strokes of the first seven lines of a picture, of the next seven, and of the rest.
-pub const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];
-
-/// The area between two axes, in points.
-#[derive(Debug, Clone, Copy)]
-pub struct Frame {
-    /// Its left edge.
-    pub left: f64,
-    /// Its right edge.
-    pub right: f64,
-    /// Its upper edge.
-    pub top: f64,
-    /// Its lower edge.
-    pub bottom: f64,
-    /// Attributes of the grid's lines.
-    pub lines: &'static str,
-    /// Attributes of the figures on the axes.
-    pub figures: &'static str,
-}
-
-impl Frame {
-    /// A line upwards at `x` with its figure below.
-    pub fn upward(&self, out: &mut String, x: f64, figure: impl Display) {
-        let (top, bottom, lines, figures) = (self.top, self.bottom, self.lines, self.figures);
-        let _ = writeln!(
-            out,
-            "<line x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom}\" {lines}/>\n\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\"{figures}>{figure}</text>",
-            bottom + 15.0
-        );
-    }
-
-    /// A line across at `y` with its figure to the left.
-    pub fn across(&self, out: &mut String, y: f64, figure: impl Display) {
-        let (left, right, lines, figures) = (self.left, self.right, self.lines, self.figures);
-        let _ = writeln!(
-            out,
-            "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" {lines}/>\n\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\"{figures}>{figure}</text>",
-            left - 6.0,
-            y + 4.0
-        );
-    }
-}
+pub use frame::Frame;
+pub use look::{COLOURS, Look};
+pub use text_box::{TextBox, shortened, width};
 
 /// Coordinates in the form of a polyline.
 pub fn points(places: impl Iterator<Item = (f64, f64)>) -> String {

@@ -98,6 +98,10 @@ pub struct FrontRow {
     pub doubling_gain: Option<f64>,
     /// Whether this is the front's knee: from here on no doubling gains 1.5.
     pub knee: bool,
+    /// Cost of a million samples, in the currency of the price of a device for an hour; `null` without one.
+    pub cost_per_million_samples: Option<f64>,
+    /// Cost of a pass over the training samples; `null` where their number is not known.
+    pub cost_per_epoch: Option<f64>,
 }
 
 impl Row for FrontRow {

@@ -51,16 +51,16 @@ impl Rule<'_> {
         }
     }
 
-    /// The transition of an input without which no rule allows the node, if one is enough: `allreduce of
-    /// WeightGradient`.
-    pub(super) fn missing(self, inputs: &[Placed], outputs: &[Placed]) -> Option<String> {
+    /// The transition of an input without which no rule allows the node, if one is enough: `allreduce` of the weight
+    /// gradient.
+    pub(super) fn missing(self, inputs: &[Placed], outputs: &[Placed]) -> Option<(String, Tensor)> {
         inputs.iter().find_map(|(tensor, from)| {
             [AxisLayout::Replicated, FEATURES, SAMPLES, ELEMENTS, AxisLayout::First].into_iter().find_map(|to| {
                 let collective = transition(*from, to)?;
                 let changed = |item: &Placed| if item == &(*tensor, *from) { (*tensor, to) } else { *item };
                 let name = collective.map_or_else(|| "slice".to_owned(), |collective| collective.name().to_owned());
                 let fits = self.allows(&inputs.iter().map(changed).collect::<Vec<_>>(), outputs);
-                fits.then(|| format!("{name} of {tensor:?}"))
+                fits.then_some((name, *tensor))
             })
         })
     }

@@ -42,7 +42,7 @@ fn collectives_are_exactly_where_layouts_differ() {
     // Without the allreduce each rank would update with its own part.
     let refused = step(AxisLayout::Partial, None).check().unwrap_err().to_string();
     assert!(
-        refused.contains("on axis data update") && refused.contains("allreduce of WeightGradient is missing"),
+        refused.contains("on axis data update") && refused.contains("allreduce of weight gradient is missing"),
         "{refused}"
     );
     // Claiming that split samples give the whole gradient is refused.
@@ -50,6 +50,22 @@ fn collectives_are_exactly_where_layouts_differ() {
     // An allreduce of what is replicated already would count it k times.
     assert!(step(AxisLayout::Replicated, Some(Collective::AllReduce)).check().is_err());
     assert!(step(AxisLayout::Partial, Some(Collective::AllGather)).check().is_err());
+}
+
+/// A node that takes a tensor of this step from a later node is named as its model and its timeline name it.
+#[test]
+fn nodes_are_in_the_order_in_which_they_run() {
+    let model = crate::random_model(7, false);
+    let mut graph = Graph::new(&model, Mesh::new(&[(Axis::Data, 2)]).unwrap());
+    let id = LayerId(1);
+    let update = graph.update(0..8, Scope::Step);
+    let weight = graph.node(NodeWork::Layer(id, Pass::BackwardWeight), Scope::MicroBatch);
+    graph.edge(weight, update, Tensor::WeightGradient, Layout::REPLICATED);
+    let (name, said) = (&model.node(id).name, graph.check().unwrap_err().to_string());
+    let wanted =
+        format!("update of elements 0..8 takes the weight gradient of backward-weight {name}, which is added after it");
+    assert!(said.contains(&wanted) && said.contains("in the order in which they run"), "{said}");
+    assert!(!said.contains("LayerId"), "{said}");
 }
 
 #[test]
@@ -69,9 +85,9 @@ fn a_collective_works_on_its_own_axes() {
     let on_data = Layout::new(AxisSet::of(&[Axis::Data]), AxisLayout::Partial);
     for (axes, reduced, fault) in [
         (both, Layout::REPLICATED, ""),
-        (AxisSet::of(&[Axis::Device]), Layout::REPLICATED, "on axis data Collective"),
+        (AxisSet::of(&[Axis::Device]), Layout::REPLICATED, "on axis data allreduce"),
         (AxisSet::of(&[Axis::Device]), on_data, "on axis data update"),
-        (both, on_data, "on axis data Collective"),
+        (both, on_data, "on axis data allreduce"),
     ] {
         let mut graph = graph();
         let load = graph.node(NodeWork::Load, Scope::MicroBatch);

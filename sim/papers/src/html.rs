@@ -28,16 +28,8 @@ figcaption b{display:block}svg{display:block;width:100%;max-width:34rem;height:a
 .d4,.q4{fill:var(--c4)}.d5,.q5{fill:var(--c5)}.d6,.q6{fill:var(--c6)}.q0{stroke:var(--c0)}.q1{stroke:var(--c1)}\
 .q2{stroke:var(--c2)}.q3{stroke:var(--c3)}.q4{stroke:var(--c4)}.q5{stroke:var(--c5)}.q6{stroke:var(--c6)}";
 
-/// Each row's prediction beside what the paper says.
-const CHARTS: &[Chart] = &[Chart {
-    title: "Predicted by published",
-    x: "published",
-    y: "predicted",
-    lines: &[("predicted", "predicted")],
-    diagonal: true,
-    by: Some("paper"),
-    log: true,
-}];
+/// How far the rows' predictions are off; rows have units of their own, so no axis is common to their values.
+const CHARTS: &[Chart] = &[Chart::ERRORS];
 
 /// The caption under all figures.
 const READING: &str = "Lines with dots: predicted. Diamonds: numbers in the paper's text, or what follows from two of them, by the \

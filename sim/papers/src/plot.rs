@@ -45,6 +45,13 @@ pub(super) struct Upwards {
     pub(super) from: f64,
 }
 
+impl Upwards {
+    /// Its name with the unit in words.
+    pub(super) fn name(&self) -> String {
+        if self.unit.words.is_empty() { self.label.clone() } else { format!("{}, {}", self.label, self.unit.words) }
+    }
+}
+
 /// A line: what is predicted at each value of the axis, and the published figures drawn beside it.
 #[derive(Debug, Clone)]
 pub(super) struct Line {

@@ -7,6 +7,8 @@ use std::str::FromStr;
 pub struct Unit {
     /// Its printed name.
     pub name: &'static str,
+    /// What it is called on an axis; empty: a number without a unit.
+    pub words: &'static str,
     /// How many base units of a prediction (seconds, bytes, FLOPs, 1) make one.
     pub factor: f64,
     /// Its dimension.
@@ -34,21 +36,21 @@ pub enum UnitDimension {
 const UNITS: [Unit; 15] = {
     use UnitDimension::{Number, Rate, Size, Throughput, Time, Work};
     [
-        Unit { name: "us", factor: 1e-6, of: Time },
-        Unit { name: "ms", factor: 1e-3, of: Time },
-        Unit { name: "s", factor: 1.0, of: Time },
-        Unit { name: "min", factor: 60.0, of: Time },
-        Unit { name: "h", factor: 3600.0, of: Time },
-        Unit { name: "days", factor: 86400.0, of: Time },
-        Unit { name: "MB", factor: 1e6, of: Size },
-        Unit { name: "MiB", factor: 1_048_576.0, of: Size },
-        Unit { name: "B", factor: 1.0, of: Size },
-        Unit { name: "Gbit/s", factor: 1.25e8, of: Rate },
-        Unit { name: "TFLOP", factor: 1e12, of: Work },
-        Unit { name: "images/s", factor: 1.0, of: Throughput },
-        Unit { name: "%", factor: 0.01, of: Number },
-        Unit { name: "x", factor: 1.0, of: Number },
-        Unit { name: "1", factor: 1.0, of: Number },
+        Unit { name: "us", words: "microseconds", factor: 1e-6, of: Time },
+        Unit { name: "ms", words: "milliseconds", factor: 1e-3, of: Time },
+        Unit { name: "s", words: "seconds", factor: 1.0, of: Time },
+        Unit { name: "min", words: "minutes", factor: 60.0, of: Time },
+        Unit { name: "h", words: "hours", factor: 3600.0, of: Time },
+        Unit { name: "days", words: "days", factor: 86400.0, of: Time },
+        Unit { name: "MB", words: "megabytes", factor: 1e6, of: Size },
+        Unit { name: "MiB", words: "mebibytes", factor: 1_048_576.0, of: Size },
+        Unit { name: "B", words: "bytes", factor: 1.0, of: Size },
+        Unit { name: "Gbit/s", words: "gigabits per second", factor: 1.25e8, of: Rate },
+        Unit { name: "TFLOP", words: "trillions of operations", factor: 1e12, of: Work },
+        Unit { name: "images/s", words: "images per second", factor: 1.0, of: Throughput },
+        Unit { name: "%", words: "percent", factor: 0.01, of: Number },
+        Unit { name: "x", words: "as a ratio", factor: 1.0, of: Number },
+        Unit { name: "1", words: "", factor: 1.0, of: Number },
     ]
 };
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+mod cost;
 pub mod explain;
 mod periodic;
 mod predicted;
@@ -15,6 +16,7 @@ mod trials;
 mod tune;
 mod typical_error;
 
+pub use cost::TrainingCost;
 pub use predicted::{Predicted, predict};
 pub use setup::Setup;
 pub use site::{PROFILE_PATH, Site};

@@ -6,6 +6,7 @@ use lockstep_models::profile::Profile;
 use lockstep_topology::{Bytes, Cluster, ErrorPlace};
 
 use crate::anchor::{Scaled, fit};
+use crate::cost::TrainingCost;
 use crate::explain::{explain, largest_batch};
 use crate::predicted::{Predicted, failure, predict};
 use crate::scenario::{Block, blocks};
@@ -125,6 +126,8 @@ pub fn find(
     let all = (blocks.len() * configurations.len()) as f64;
     let each_block = configurations.len();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let price = experiment.price_of(0, 1)?;
+    price.iter().for_each(|price| known.note(&format!("cost: at {price} for an hour of each device that has ranks")));
     let mut undisturbed: Vec<(f64, u64)> = Vec::with_capacity(each_block);
     let untuned = experiment.tunes.then(|| configurations.clone());
     for (number, Block { scenario, site, setup }) in blocks.iter().enumerate() {
@@ -154,6 +157,9 @@ pub fn find(
                 }
             };
             let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
+            let cost = TrainingCost::of(experiment, configuration, price, &predicted.placement, row.images_per_s);
+            row.cost_per_million_samples = cost.map(|cost| cost.per_million_samples);
+            row.cost_per_epoch = cost.and_then(|cost| cost.per_epoch);
             let time_s = row.step_time_mean_s.unwrap_or(row.step_time_s);
             let samples = configuration.job.global_batch();
             if number == 0 {

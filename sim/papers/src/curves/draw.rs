@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use lockstep_report::CurvePointRow;
-use lockstep_report::svg::{Frame, PlotAxis, Spacing, escaped, points, significant, tick};
+use lockstep_report::svg::{COLOURS, Frame, Look, PlotAxis, Spacing, escaped, points, shortened, significant, tick};
 use lockstep_topology::Bytes;
 
 use super::{Curves, MeasuredSystem};
@@ -15,11 +15,11 @@ const FRAME: Frame = Frame {
     right: WIDTH - 14.0,
     top: 30.0,
     bottom: 280.0,
+    font: 12.0,
     lines: "stroke=\"#e0e0e0\"",
     figures: " fill=\"#666\"",
+    names: " fill=\"#666\"",
 };
-/// Colours that most people can distinguish (Okabe and Ito 2008).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#b8578f", "#b07c00", "#3f9fd0", "#444"];
 /// Height of a line of the legend.
 const LEGEND: f64 = 18.0;
 
@@ -50,57 +50,68 @@ fn picture(system: &MeasuredSystem, all: &[CurvePointRow]) -> String {
     let own = || of.values().flatten().copied();
     let by_ranks = own().all(|point| own().next().is_some_and(|first| first.bytes == point.bytes));
     let right = |point: &CurvePointRow| if by_ranks { f64::from(point.ranks) } else { point.bytes as f64 };
-    let spacing = if by_ranks { Spacing::Linear } else { Spacing::Log };
-    let x = PlotAxis::of(own().map(right), spacing, FRAME.left, FRAME.right);
+    let x = match by_ranks {
+        true => PlotAxis::of(own().map(right), Spacing::Linear, FRAME.left, FRAME.right),
+        false => PlotAxis::of_counts(own().map(right), FRAME.left, FRAME.right),
+    };
     let times = own().flat_map(|point| [point.time_us, point.predicted_time_us]);
     let y = PlotAxis::of(times, Spacing::Log, FRAME.bottom, FRAME.top);
-    let height = FRAME.bottom + 48.0 + LEGEND * of.len() as f64;
+    let height = FRAME.bottom + 52.0 + LEGEND * (1 + of.len()) as f64;
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" font-size=\"12\" \
-         font-family=\"sans-serif\"><title>{}</title>\n",
+         font-family=\"sans-serif\"><title>Times of collectives on {}</title>\n",
         escaped(&system.name)
     );
-    for power in (0..40).map(|power| 1u64 << power).filter(|power| !by_ranks && power.ilog2() % 5 == 0) {
-        if x.holds(power as f64) {
-            FRAME.upward(&mut out, x.at(power as f64), Bytes(power));
-        }
-    }
-    if by_ranks {
-        x.ticks().into_iter().for_each(|value| FRAME.upward(&mut out, x.at(value), tick(value)));
-    }
-    y.ticks().into_iter().for_each(|value| FRAME.across(&mut out, y.at(value), tick(value)));
-    let along = if by_ranks { "GPUs" } else { "bytes" };
-    let _ = writeln!(
-        out,
-        "<text x=\"4\" y=\"16\" fill=\"#666\">time, us</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#666\">{along}</text>",
-        FRAME.right,
-        FRAME.bottom + 31.0
-    );
+    grid(&mut out, &x, &y, by_ranks);
     for (place, (number, points_of)) in of.iter().enumerate() {
-        let colour = COLOURS[number % COLOURS.len()];
+        let look = Look::of(*number);
+        let colour = COLOURS[look.colour];
         let line = points(points_of.iter().map(|point| (x.at(right(point)), y.at(point.predicted_time_us))));
-        let _ = writeln!(out, "<polyline points=\"{line}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>");
-        for point in points_of {
-            let fill = if point.counted { colour } else { "none" };
-            let _ = writeln!(
-                out,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{fill}\" stroke=\"{colour}\"><title>{} of {}: measured {} us, \
-                 predicted {} us</title></circle>",
-                x.at(right(point)),
-                y.at(point.time_us),
-                escaped(&point.curve),
-                Bytes(point.bytes),
-                significant(point.time_us),
-                significant(point.predicted_time_us),
-            );
-        }
         let _ = writeln!(
             out,
-            "<text x=\"{}\" y=\"{}\" fill=\"{colour}\">{}: dots measured, hollow where they do not count; line predicted</text>",
-            FRAME.left,
-            FRAME.bottom + 48.0 + LEGEND * place as f64,
-            escaped(&system.curves[*number].name),
+            "<polyline points=\"{line}\" data-series=\"{number}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"{}/>",
+            look.dash
         );
+        for point in points_of {
+            let attributes = format!("fill=\"{}\" stroke=\"{colour}\"", if point.counted { colour } else { "none" });
+            let says = format!(
+                "{} of {}: measured {} us, predicted {} us",
+                point.curve,
+                Bytes(point.bytes),
+                significant(point.time_us),
+                significant(point.predicted_time_us)
+            );
+            look.mark(&mut out, (x.at(right(point)), y.at(point.time_us)), 2.5, &attributes, &escaped(&says));
+        }
+        entry(&mut out, place, *number, &system.curves[*number].name);
     }
+    let foot = FRAME.bottom + 48.0 + LEGEND * of.len() as f64;
+    let reading = "marks: measured, hollow where they do not count; lines: predicted";
+    let _ = writeln!(out, "<text x=\"{}\" y=\"{foot}\" fill=\"#666\">{reading}</text>", FRAME.left);
     out + "</svg>\n"
+}
+
+/// The grid and both axes.
+fn grid(out: &mut String, x: &PlotAxis, y: &PlotAxis, by_ranks: bool) {
+    match by_ranks {
+        true => FRAME.horizontal(out, x.ticks().into_iter().map(|value| (x.at(value), tick(value))), "number of GPUs"),
+        false => {
+            let named = |value: f64| (x.at(value), Bytes(value as u64).to_string());
+            FRAME.horizontal(out, x.doublings().into_iter().map(named), "size of the buffer, bytes");
+        }
+    }
+    FRAME.vertical(out, y.ticks().into_iter().map(|value| (y.at(value), tick(value))), "time, microseconds");
+}
+
+/// A line of the legend.
+fn entry(out: &mut String, place: usize, number: usize, name: &str) {
+    let (look, foot, left) = (Look::of(number), FRAME.bottom + 48.0 + LEGEND * place as f64, FRAME.left);
+    let (colour, dash, y, end) = (COLOURS[look.colour], &look.dash, foot - 4.0, left + 24.0);
+    let _ = writeln!(
+        out,
+        "<line x1=\"{left}\" y1=\"{y}\" x2=\"{end}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"1.5\"{dash}/>"
+    );
+    look.mark(out, (left + 12.0, y), 2.5, &format!("fill=\"{colour}\""), "");
+    let name = escaped(&shortened(12.0, name, WIDTH - left - 32.0));
+    let _ = writeln!(out, "<text x=\"{}\" y=\"{foot}\">{name}</text>", left + 32.0);
 }

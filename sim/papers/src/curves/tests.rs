@@ -11,6 +11,9 @@ fn every_curve_is_read_and_predicted() {
     assert!(all.points.iter().all(|point| point.predicted_time_us > 0.0 && point.log_error.is_finite()));
     let page = curves_page(&systems, &all);
     assert_eq!(page.matches("<svg").count(), systems.len());
+    for picture in page.split("<svg").skip(1) {
+        assert_eq!(lockstep_report::svg::rules::faults(&format!("<svg{picture}")), [""; 0]);
+    }
     // Agreed bounds on all: medians of curves, and from 16 MiB.
     let medians = || all.rows.iter().map(|row| row.median_log_error);
     assert!(medians().all(|error| error <= 0.25), "{:?}", all.rows);

@@ -57,7 +57,8 @@ fn one(case: &Case<'_>, line: &Line, index: usize) -> Result<(f64, Option<String
     }
 }
 
-fn of_line(paper: &Paper, plot: &Plot, line: &Line, values: &[(f64, Option<String>)]) -> Vec<PlotRow> {
+/// The points of a line whose predictions are these values.
+pub(super) fn of_line(paper: &Paper, plot: &Plot, line: &Line, values: &[(f64, Option<String>)]) -> Vec<PlotRow> {
     let unit = plot.y.unit;
     let blank = |source: &str, x: f64, y: f64| PlotRow {
         paper: paper.name.clone(),
@@ -71,7 +72,7 @@ fn of_line(paper: &Paper, plot: &Plot, line: &Line, values: &[(f64, Option<Strin
         y,
         unit: unit.name.to_owned(),
         x_label: plot.x.label.clone(),
-        y_label: plot.y.label.clone(),
+        y_label: plot.y.name(),
         x_log: plot.x.spacing == Spacing::Log,
         y_log: plot.y.spacing == Spacing::Log,
         y_from: plot.y.from,

@@ -15,7 +15,7 @@ fn paper() -> Paper {
 
 /// The plots of one figure with these further lines.
 fn plots(lines: &str) -> Result<Vec<Plot>, InputError> {
-    let head = "[[figure]]\nname = \"f\"\ntitle = \"t\"\nlike = \"Fig. 1\"\ncaption = \"c\"\n";
+    let head = "[[figure]]\nname = \"f\"\ntitle = \"title\"\nlike = \"Fig. 1\"\ncaption = \"c\"\n";
     read::parse(&paper(), "p.figures.toml", &format!("{head}{lines}"))
 }
 
@@ -44,9 +44,9 @@ fn published_points_follow_from_the_text() {
 
 #[test]
 fn lines_are_predictions_of_the_papers_machine() {
-    let y = "y = { quantity = \"throughput\", unit = \"images/s\", label = \"a < b\", scale = \"log\" }\n";
+    let y = "y = { quantity = \"throughput\", unit = \"images/s\", label = \"up < b\", scale = \"log\" }\n";
     let line = "line = [{ name = \"l\", rows = [\"A\", \"B\"], perfect = true }, { name = \"server\", at = { algorithm = \"parameter-server:1\" } }]\n";
-    let meeting = "[[figure]]\nname = \"g\"\ntitle = \"t\"\nlike = \"Fig. 2\"\ncaption = \"c\"\n\
+    let meeting = "[[figure]]\nname = \"g\"\ntitle = \"title\"\nlike = \"Fig. 2\"\ncaption = \"c\"\n\
         x = { key = \"bytes\", label = \"bytes\", values = [\"1KiB\", \"1MiB\"], scale = \"log\" }\n\
         y = { quantity = \"exchange-rate\", label = \"rate\", unit = \"Gbit/s\" }\nline = [{ name = \"ring\", at = { ranks = 4 } }]\n";
     let mut paper = paper();
@@ -70,8 +70,12 @@ fn lines_are_predictions_of_the_papers_machine() {
         bounds_line(&paper.plots[1], &found)
     );
     let drawn = svg(&paper.plots[0], &found);
-    assert_eq!((drawn.matches("<circle").count(), drawn.matches("class=\"p").count()), (4, 2));
-    assert!(drawn.contains("a &lt; b, images/s") && drawn.contains(">B</text>") && drawn.contains("p hollow q0"));
+    // Two points of each line, and its mark in the legend.
+    assert_eq!((drawn.matches("<circle").count(), drawn.matches("class=\"p").count()), (6, 2));
+    assert_eq!(lockstep_report::svg::rules::faults(&drawn), [""; 0], "{drawn}");
+    assert!(
+        drawn.contains("up &lt; b, images per second") && drawn.contains(">B</text>") && drawn.contains("p hollow q0")
+    );
 }
 
 #[test]
@@ -116,4 +120,22 @@ fn the_papers_own_figures_are_read() {
         assert!(paper.plots.len() >= 2 && points >= 3, "{name}");
     }
     assert!(super::plots(&paper(), "of/nowhere.toml").unwrap().is_empty());
+}
+
+/// Every plot of every paper keeps the rules of pictures, whatever the values are.
+#[test]
+fn the_papers_own_figures_are_readable() {
+    for Shipped { name, .. } in PAPERS {
+        let paper = Paper::with_plots(name).unwrap();
+        for plot in &paper.plots {
+            let values = |line: usize| -> Vec<(f64, Option<String>)> {
+                let each = |at: usize| (plot.y.unit.factor * (1.0 + 0.013 * (at * (line + 2)) as f64), None);
+                (0..plot.x.values.len()).map(each).collect()
+            };
+            let lines = plot.lines.iter().enumerate();
+            let rows: Vec<_> = lines.flat_map(|(at, line)| point::of_line(&paper, plot, line, &values(at))).collect();
+            let found = lockstep_report::svg::rules::faults(&svg(plot, &rows));
+            assert_eq!(found, [""; 0], "{name} {}", plot.name);
+        }
+    }
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::front::{Front, PAYS};
+use crate::cost::TrainingCost;
 use lockstep_experiment::sweep::{Question, Sweep, SweepPlan};
 use lockstep_report::{FrontRow, Setting, SweepRow};
+use lockstep_topology::Cluster;
 
 /// One predicted point in a plot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,7 +90,14 @@ impl SweepAnswer {
             let knee = front.knee();
             let gains = front.gains();
             for (at, (row, gain)) in front.points().zip(&gains).enumerate() {
-                rows.push(FrontRow { row: row.clone(), doubling_gain: *gain, knee: knee == Some(at) });
+                let cost = cost(sweep, plan, row);
+                rows.push(FrontRow {
+                    row: row.clone(),
+                    doubling_gain: *gain,
+                    knee: knee == Some(at),
+                    cost_per_million_samples: cost.map(|cost| cost.per_million_samples),
+                    cost_per_epoch: cost.and_then(|cost| cost.per_epoch),
+                });
             }
             let found = match (knee.and_then(|at| front.points().nth(at)), front.widest()) {
                 (Some(row), _) => format!("knee at {}", ranks(row.total_ranks)),
@@ -118,6 +127,27 @@ impl SweepAnswer {
         }
         notes.push(counts);
         (rows, notes)
+    }
+}
+
+/// The cost of a point that has figures, where its cluster has a price.
+fn cost(sweep: &Sweep, plan: &SweepPlan, row: &SweepRow) -> Option<TrainingCost> {
+    let point = plan.points.get(usize::try_from(row.point).ok()?)?;
+    let variant = sweep.variant(point);
+    let price = sweep.base.price_of(sweep.place(point).entry, sweep.entries.len()).ok()??;
+    let ranks = row.setting.ranks / variant.learners.max(1);
+    let mut configuration = variant.configuration(sweep.model(point), 0, ranks, &variant.algorithms[0]).ok()?;
+    let cluster = if variant.on_this_machine() { None } else { Cluster::load(&variant.cluster).ok() };
+    let placed = cluster.and_then(|cluster| configuration.place(&cluster, &variant).ok());
+    match placed {
+        Some((placement, _)) => {
+            TrainingCost::of(&sweep.base, &configuration, Some(price), &placement, row.images_per_s?)
+        }
+        // This machine is one device.
+        None => {
+            let samples = sweep.base.stated_samples(configuration.job.model.input());
+            Some(TrainingCost::at(price, 1, row.images_per_s?, samples))
+        }
     }
 }
 

@@ -8,123 +8,136 @@ use std::fmt::Write;
 
 use super::answer::{SweepAnswer, label};
 use lockstep_experiment::sweep::Sweep;
-use lockstep_report::svg::{DASHES, Frame, PlotAxis, Spacing, escaped, points, tick};
+use lockstep_report::svg::{COLOURS, Frame, Look, PlotAxis, Spacing, escaped, points, shortened, tick};
 
-/// Colours that most people can distinguish (Okabe and Ito 2008).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333"];
 /// Lines that the legend names.
-const NAMED: usize = 14;
-/// Width of the page and height of the plot on it, in points.
+const NAMED: usize = 42;
+/// Width of the page, height of the plot on it, and height of a line of the legend, in points.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 330.0;
+const LINE: f64 = 16.0;
 /// The area of the plot on it.
 const FRAME: Frame = Frame {
     left: 70.0,
     right: WIDTH - 20.0,
-    top: 34.0,
-    bottom: 34.0 + HEIGHT,
+    top: 58.0,
+    bottom: 58.0 + HEIGHT,
+    font: 11.0,
     lines: "stroke=\"#e4e4e4\"",
     figures: "",
+    names: " font-weight=\"bold\"",
 };
+/// Where the legend begins: the marks of all lines first.
+const LEGEND: f64 = FRAME.bottom + 54.0;
+
+/// A sweep's picture: what it shows upwards, and its axes.
+struct Picture {
+    weak: bool,
+    x: PlotAxis,
+    y: PlotAxis,
+}
 
 /// The picture.
 pub fn svg(answer: &SweepAnswer, sweep: &Sweep) -> String {
     let weak = sweep.is_weak();
     let height = |images_per_s: f64, step_time_s: f64| if weak { images_per_s } else { step_time_s };
-    let x =
-        PlotAxis::of(answer.dots.iter().map(|dot| f64::from(dot.total_ranks)), Spacing::Log, FRAME.left, FRAME.right);
-    let y = answer.dots.iter().map(|dot| height(dot.images_per_s, dot.step_time_s));
-    let y = PlotAxis::of(y, Spacing::Log, FRAME.bottom, FRAME.top);
+    let ranks = answer.dots.iter().map(|dot| f64::from(dot.total_ranks));
+    let values = answer.dots.iter().map(|dot| height(dot.images_per_s, dot.step_time_s));
+    let picture = Picture {
+        weak,
+        x: PlotAxis::of_counts(ranks, FRAME.left, FRAME.right),
+        y: PlotAxis::of(values, Spacing::Log, FRAME.bottom, FRAME.top),
+    };
     let named = answer.fronts.len().min(NAMED);
-    let page = FRAME.bottom + 62.0 + 16.0 * (named + usize::from(answer.fronts.len() > NAMED)) as f64;
+    let page = LEGEND + 12.0 + LINE * (1 + named + usize::from(answer.fronts.len() > NAMED)) as f64;
+    let title = if weak { "Throughput by number of ranks" } else { "Step time by number of ranks" };
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {page}\" width=\"{WIDTH}\" height=\"{page}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+         font-family=\"sans-serif\" font-size=\"{}\">\n<title>{title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+         <text x=\"4\" y=\"20\" font-size=\"14\" font-weight=\"bold\">{title}</text>\n",
+        FRAME.font
     );
-    grid(&mut out, &x, &y, if weak { "images/s" } else { "step time in s" });
+    picture.grid(&mut out);
     for dot in &answer.dots {
-        let (cx, cy) = (x.at(f64::from(dot.total_ranks)), y.at(height(dot.images_per_s, dot.step_time_s)));
+        let (cx, cy) = picture.at(f64::from(dot.total_ranks), height(dot.images_per_s, dot.step_time_s));
         let _ = writeln!(out, "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"2\" fill=\"#bbbbbb\" fill-opacity=\"0.6\"/>");
     }
+    let marks = "grey: every point; dotted: perfect scaling; ring: knee";
+    let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{marks}</text>", FRAME.left, LEGEND + 4.0);
     for (number, (question, front)) in answer.fronts.iter().enumerate() {
-        let colour = COLOURS[number % COLOURS.len()];
-        let dash = DASHES[(number / COLOURS.len()).min(DASHES.len() - 1)];
         let figures: Vec<(f64, f64)> = front
             .points()
             .filter_map(|row| Some((f64::from(row.total_ranks), height(row.images_per_s?, row.step_time_s?))))
             .collect();
-        let places = points(figures.iter().map(|(ranks, value)| (x.at(*ranks), y.at(*value))));
-        ideal(&mut out, &x, &y, figures.first(), weak, colour);
-        let stroke = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"");
-        let _ = writeln!(out, "<polyline points=\"{}\" {stroke}{dash}/>", places);
-        for (ranks, value) in &figures {
-            let _ = writeln!(
-                out,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>",
-                x.at(*ranks),
-                y.at(*value)
-            );
-        }
-        let knee = front.knee().and_then(|at| figures.get(at));
-        if let Some((ranks, value)) = knee {
-            let (cx, cy) = (x.at(*ranks), y.at(*value));
-            let _ = writeln!(out, "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"7\" {stroke}/>");
-        }
+        let knee = front.knee().and_then(|at| figures.get(at)).copied();
+        picture.front(&mut out, number, &figures, knee);
         if number < NAMED {
-            let down = FRAME.bottom + 58.0 + 16.0 * number as f64;
             let found = knee.map_or_else(String::new, |(ranks, _)| format!(" (knee at {ranks})"));
-            let _ = writeln!(
-                out,
-                "<line x1=\"{}\" y1=\"{down}\" x2=\"{}\" y2=\"{down}\" {stroke}{dash}/>\n\
-                 <text x=\"{}\" y=\"{}\">{}{found}</text>",
-                FRAME.left,
-                FRAME.left + 24.0,
-                FRAME.left + 32.0,
-                down + 4.0,
-                escaped(&label(sweep, question))
-            );
+            entry(&mut out, number, &format!("{}{found}", label(sweep, question)));
         }
     }
     if answer.fronts.len() > NAMED {
-        let down = FRAME.bottom + 62.0 + 16.0 * NAMED as f64;
-        let _ = writeln!(
-            out,
-            "<text x=\"{}\" y=\"{down}\">and {} more</text>",
-            FRAME.left + 32.0,
-            answer.fronts.len() - NAMED
-        );
+        let (x, down) = (FRAME.left + 32.0, LEGEND + 4.0 + LINE * (1 + NAMED) as f64);
+        let _ = writeln!(out, "<text x=\"{x}\" y=\"{down}\">and {} more</text>", answer.fronts.len() - NAMED);
     }
     out + "</svg>\n"
 }
 
-/// Perfect scaling from the first point of a front, to the edge of the plot.
-fn ideal(out: &mut String, x: &PlotAxis, y: &PlotAxis, first: Option<&(f64, f64)>, weak: bool, colour: &str) {
-    let Some((ranks, value)) = first else { return };
-    let at = |times: f64| if weak { value * times } else { value / times };
-    let edge = if weak { y.high / value } else { value / y.low };
-    let times = (x.high / ranks).min(edge);
+/// A line of the legend.
+fn entry(out: &mut String, number: usize, name: &str) {
+    let (look, down) = (Look::of(number), LEGEND + LINE * (1 + number) as f64);
+    let (colour, dash, left) = (COLOURS[look.colour], &look.dash, FRAME.left);
     let _ = writeln!(
         out,
-        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" stroke-opacity=\"0.45\" \
-         stroke-dasharray=\"1 4\"/>",
-        x.at(*ranks),
-        y.at(*value),
-        x.at(ranks * times),
-        y.at(at(times))
+        "<line x1=\"{left}\" y1=\"{down}\" x2=\"{}\" y2=\"{down}\" stroke=\"{colour}\" stroke-width=\"1.8\"{dash}/>",
+        left + 26.0
     );
+    look.mark(out, (left + 13.0, down), 3.0, &format!("fill=\"{colour}\""), "");
+    let name = shortened(FRAME.font, name, WIDTH - left - 40.0);
+    let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", left + 34.0, down + 4.0, escaped(&name));
 }
 
-/// Lines and figures of both axes, and their names.
-fn grid(out: &mut String, x: &PlotAxis, y: &PlotAxis, up: &str) {
-    x.doublings().into_iter().for_each(|value| FRAME.upward(out, x.at(value), value));
-    y.ticks().into_iter().for_each(|value| FRAME.across(out, y.at(value), tick(value)));
-    let _ = writeln!(
-        out,
-        "<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{up}</text>\n\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"end\">ranks, servers included; dotted: perfect scaling; circle: knee</text>",
-        FRAME.left,
-        FRAME.top - 14.0,
-        FRAME.right,
-        FRAME.bottom + 34.0
-    );
+impl Picture {
+    fn at(&self, ranks: f64, value: f64) -> (f64, f64) {
+        (self.x.at(ranks), self.y.at(value))
+    }
+
+    /// Lines and figures of both axes, and their names.
+    fn grid(&self, out: &mut String) {
+        let up = if self.weak { "throughput, images per second" } else { "step time, seconds" };
+        let across = self.x.doublings().into_iter().map(|value| (self.x.at(value), format!("{value}")));
+        FRAME.horizontal(out, across, "number of ranks, servers included");
+        FRAME.vertical(out, self.y.ticks().into_iter().map(|value| (self.y.at(value), tick(value))), up);
+    }
+
+    /// A front: its line, its points, and its knee.
+    fn front(&self, out: &mut String, number: usize, figures: &[(f64, f64)], knee: Option<(f64, f64)>) {
+        let look = Look::of(number);
+        let (colour, dash) = (COLOURS[look.colour], &look.dash);
+        let places = points(figures.iter().map(|(ranks, value)| self.at(*ranks, *value)));
+        self.ideal(out, figures.first(), colour);
+        let stroke = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"");
+        let _ = writeln!(out, "<polyline points=\"{places}\" data-series=\"{number}\" {stroke}{dash}/>");
+        for (ranks, value) in figures {
+            look.mark(out, self.at(*ranks, *value), 3.0, &format!("fill=\"{colour}\""), "");
+        }
+        if let Some((ranks, value)) = knee {
+            let (cx, cy) = self.at(ranks, value);
+            let _ = writeln!(out, "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"7\" {stroke}/>");
+        }
+    }
+
+    /// Perfect scaling from the first point of a front, to the edge of the plot.
+    fn ideal(&self, out: &mut String, first: Option<&(f64, f64)>, colour: &str) {
+        let Some((ranks, value)) = first else { return };
+        let at = |times: f64| if self.weak { value * times } else { value / times };
+        let edge = if self.weak { self.y.high / value } else { value / self.y.low };
+        let times = (self.x.high / ranks).min(edge);
+        let ((x1, y1), (x2, y2)) = (self.at(*ranks, *value), self.at(ranks * times, at(times)));
+        let _ = writeln!(
+            out,
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\" stroke-opacity=\"0.45\" \
+             stroke-dasharray=\"1 4\"/>"
+        );
+    }
 }

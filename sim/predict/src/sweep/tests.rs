@@ -1,5 +1,7 @@
 //! Tests whole sweeps: the order of rows, resuming, sharing, refusals.
 
+mod pictures;
+mod prices;
 mod shards;
 
 use super::*;
@@ -204,11 +206,14 @@ fn points_without_enough_memory_are_rows_and_on_no_front() {
         let each = |row: &SweepRow| row.images_per_s.unwrap() / f64::from(row.setting.ranks);
         assert_eq!(row.scaling_efficiency, Some(each(row) / each(alone.unwrap())));
     }
+    // No price is given.
+    assert!(front.iter().all(|row| row.cost_per_million_samples.is_none()));
     let picture = svg(&answer, &sweep);
     assert_eq!(picture.matches("<polyline").count(), answer.fronts.len());
     let knees = answer.fronts.values().filter(|front| front.knee().is_some()).count();
     assert_eq!(picture.matches("r=\"7\"").count(), knees);
     assert!(!picture.contains("NaN") && !picture.contains("inf"));
+    assert_eq!(lockstep_report::svg::rules::faults(&picture), [""; 0]);
 }
 
 #[test]
