@@ -1,9 +1,10 @@
 //! Tests a property of all commands and flags: a flag that is given either changes what the command answers, or is
-//! refused, or is listed with the reason why it does neither.
+//! refused, or is listed with the reason why it does neither; and each flag changes an answer of each command that has it.
 //!
 //! Commands and flags come from the program's own help: a new one without a call and a value here fails.
 //! `LOCKSTEP_THOROUGH=1` gives each flag in more contexts.
 
+mod keys;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::commands::folder;
-use tables::{CALLS, EXCEPTIONS, GENERAL, MORE_CALLS, NOT_CALLED, VALUES};
+use tables::{ACCEPTED, CALLS, EXCEPTIONS, GENERAL, MORE_CALLS, NOT_CALLED, UNMOVED, VALUES};
 
 /// Workers that call the binary.
 const WORKERS: usize = 2;
@@ -123,9 +124,20 @@ fn excepted(call: &str, flag: &str) -> bool {
     })
 }
 
-/// Whether a flag is read in a call or refused: with it the answer is another one, or an error.
-fn is_read(before: &Answer, after: &Answer) -> bool {
-    [before.code, after.code].contains(&Some(2)) || before != after
+/// What a flag did to an answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Effect {
+    Refused,
+    Changed,
+    Nothing,
+}
+
+fn effect(before: &Answer, after: &Answer) -> Effect {
+    match [before.code, after.code].contains(&Some(2)) {
+        true => Effect::Refused,
+        false if before != after => Effect::Changed,
+        false => Effect::Nothing,
+    }
 }
 
 /// The inputs that calls name.
@@ -144,6 +156,7 @@ fn inputs(given: &Path) {
         assert!(ended.status.success(), "{words}: {}", String::from_utf8_lossy(&ended.stderr));
         ended.stdout
     };
+    fs::write(given.join("small.toml"), keys::SMALL).expect("a file");
     run("data generate --shape mnist --samples 24 --out idx");
     run("data generate --shape imagenet --samples 4 --classes 2 --out jpeg");
     run("data pack idx --out a.pack");
@@ -176,21 +189,32 @@ fn flags_are_read_or_refused() {
         }
     }
     assert!(cases.len() > 300, "{}", cases.len());
+    cases.extend(ACCEPTED.iter().map(|(call, flag, value)| (*call, (*flag).to_owned(), *value)));
     let (next, kept, unread) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()), Mutex::new(Vec::new()));
+    let taken: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
     let one = |call: &str, flag: &str, value: Option<&str>| {
         let measures = ["exec run", "exec collective"].iter().any(|command| call.starts_with(command));
         let (without, with) = pair(call, flag, value);
         let known = kept.lock().unwrap_or_else(PoisonError::into_inner).get(&without).cloned();
-        let before = known.unwrap_or_else(|| answer(&given, &without, measures));
-        let read = is_read(&before, &answer(&given, &with, measures));
-        kept.lock().unwrap_or_else(PoisonError::into_inner).insert(without, before);
-        read
+        let mut before = known.unwrap_or_else(|| answer(&given, &without, measures));
+        // A flag that must be given is compared with the call's own value.
+        if before.code == Some(2) && call.split(' ').any(|word| word == flag) {
+            let words: Vec<String> = call.split(' ').map(str::to_owned).collect();
+            before = answer(&given, &words, measures);
+        }
+        let effect = effect(&before, &answer(&given, &with, measures));
+        if before.code != Some(2) {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).insert(without, before);
+        }
+        let name = format!("{} {flag}", all.iter().find(|of| call.starts_with(of.as_str())).unwrap_or(&String::new()));
+        *taken.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() |= effect == Effect::Changed;
+        effect
     };
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 while let Some((call, flag, value)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if !excepted(call, flag) && !one(call, flag, *value) {
+                    if one(call, flag, *value) == Effect::Nothing && !excepted(call, flag) {
                         let fault = format!("{call}: {flag} {} changes nothing", value.unwrap_or_default());
                         unread.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
                     }
@@ -199,6 +223,15 @@ fn flags_are_read_or_refused() {
         }
     });
     let mut faults = unread.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let taken = taken.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let listed =
+        |name: &str| UNMOVED.iter().any(|(of, flags, _)| flags.split(' ').any(|one| name == format!("{of} {one}")));
+    let reason = |name: &str| {
+        let (command, flag) = name.rsplit_once(' ').unwrap_or_default();
+        listed(name) || of(command).iter().any(|call| excepted(call, flag))
+    };
+    let never = taken.iter().filter(|(name, taken)| !**taken && !reason(name));
+    faults.extend(never.map(|(name, _)| format!("{name} is taken with an effect in no call")));
     faults.sort();
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
 }

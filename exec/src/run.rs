@@ -97,6 +97,15 @@ fn setup<'a>(
         steps_per_epoch,
         steps: first + u64::from(options.steps),
     };
+    let target = options.evaluations.map_or_else(Target::default, |when| when.target);
+    // A run that is resumed may have ended its epochs before.
+    if let (Some(accuracy), 0) = (target.accuracy, run_length.steps / steps_per_epoch) {
+        let message = format!(
+            "is checked after each epoch, of {steps_per_epoch} steps here, and the run has {}: train for an epoch, or leave it out",
+            run_length.steps
+        );
+        return Err(InputError::flag("target_accuracy", accuracy.to_string(), message));
+    }
     let driver = Driver::fixed_from(first, options.steps);
     let replay = options.replay.filter(|_| program.claims());
     let driver = match replay {
@@ -112,7 +121,6 @@ fn setup<'a>(
         let statistics = if when.recompute_bn { data.len() as u64 / u64::from(program.batch_per_rank) } else { 0 };
         (when.held_out.len() as u64, statistics)
     });
-    let target = options.evaluations.map_or_else(Target::default, |when| when.target);
     Ok(Setup {
         program,
         data,

@@ -232,3 +232,99 @@ pub(super) const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("data", "", "--threads --skip-bad", "the same set comes of any number of threads, and of one without bad samples"),
     ("papers", "", "--check", "tells how rows have changed, and they have not"),
 ];
+
+/// Calls for flags that the others refuse: the call, the flag, its value.
+pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
+    ("sim predict --model lenet --cluster dgx-a100 --ranks 2 --format json", "--device", Some("cuda:bf16")),
+    ("sim predict --model lenet --cluster dgx-a100 --ranks 2 --format json", "--precision", Some("bf16")),
+    (
+        "sim predict --model lenet --cluster dgx-a100 --ranks 2 --precision bf16 --format json",
+        "--gradients",
+        Some("half"),
+    ),
+    (
+        "sim predict --model lenet --cluster ethernet-4 --ranks 2 --explain --format json",
+        "--data",
+        Some("synthetic:100"),
+    ),
+    (
+        "sim predict --model lenet --cluster ethernet-gpu-8 --ranks 2 --strategy sma --learners auto --format json",
+        "--tuner-threshold",
+        Some("0.9"),
+    ),
+    ("sim sweep --model lenet --cluster dgx-a100 --ranks 2 --format json --out rows.csv", "--precision", Some("bf16")),
+    (
+        "sim sweep --model lenet --cluster dgx-a100 --ranks 2 --precision bf16 --format json --out rows.csv",
+        "--gradients",
+        Some("half"),
+    ),
+    (
+        "sim sweep --model lenet --cluster ethernet-4 --ranks 2 --strategy sma --format json --out rows.csv",
+        "--learners",
+        Some("2"),
+    ),
+    (
+        "sim collective --ranks 64 --bytes 1MiB --cluster ethernet-4 --algorithm direct --format json",
+        "--network",
+        Some("alpha-beta"),
+    ),
+    ("exec run --model mlp --data synthetic:64 --batch-per-rank 4 --epochs 1 --format json", "--epochs", Some("2")),
+    (
+        "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --epochs 3 --format json",
+        "--target-accuracy",
+        Some("0.01"),
+    ),
+    (
+        "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --epochs 3 --target-accuracy 0.01 --format json",
+        "--target-epochs",
+        Some("2"),
+    ),
+    ("exec run --model mlp --data synthetic:64 --ranks 2 --steps 2 --format json", "--global-batch", Some("8")),
+    (
+        "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --strategy sma --steps 2 --format json",
+        "--learners",
+        Some("2"),
+    ),
+    (
+        "exec run --model @/small.toml --data synthetic:64 --batch-per-rank 4 --epochs 1 --format json",
+        "--recompute-bn",
+        None,
+    ),
+    (
+        "exec run --model mlp --data synthetic:64 --ranks 2 --batch-per-rank 4 --epochs 1 --strategy sma:first-come --format json",
+        "--driver-log",
+        Some("d.jsonl"),
+    ),
+    (
+        "exec collective --ranks 2 --bytes 1KiB --algorithm binomial-tree --format json",
+        "--collective",
+        Some("broadcast"),
+    ),
+    ("models layouts lenet --strategy megatron --mesh data=4,tensor=1", "--mesh", Some("data=2,tensor=2")),
+    ("models show lenet --memory", "--batch", Some("4")),
+    ("models layouts lenet --strategy zero-2 --ranks 4", "--accumulate", Some("2")),
+];
+
+/// Flags of commands that change no answer of the calls here, with the reason.
+pub(super) const UNMOVED: &[(&str, &str, &str)] = &[
+    ("exec run", "--solver --weights", "the file is absent: tests/imports.rs has some"),
+    (
+        "exec run",
+        "--resume --replay --replay-tuner --tuner-log",
+        "the file is absent, or needs a run: tests/resume.rs, tests/tuning.rs",
+    ),
+    ("exec run", "--checkpoint-every", "the last checkpoint is kept"),
+    ("exec run", "--cut --schedule --tuner-threshold", "training is equal to the bit; times are left out"),
+    ("exec run", "--decode-threads --transform-at", "is of packed JPEG files: tests/packed_input.rs"),
+    ("exec run", "--precision --gradients", "needs a GPU"),
+    ("exec collective", "--pace-of", "the file is absent"),
+    ("sim predict", "--profile --replay --solver", "the file is absent: tests/profiles.rs, tests/imports.rs"),
+    ("sim predict", "--trials", "is of noise, which a file states: tests/scenarios.rs"),
+    ("sim predict", "--transform-at", "is of packed JPEG files: tests/packed_input.rs"),
+    ("sim sweep", "--profile", "the file is absent: tests/profiles.rs"),
+    ("sim sweep", "--merge", "the parts are absent: tests/sweeps.rs"),
+    ("sim collective", "--profile", "the file is absent: tests/profiles.rs"),
+    ("sim collective", "--fold-padded", "is the default"),
+    ("models plan", "--max-in-flight", "is a limit, within which nothing changes"),
+    ("clusters import", "--gpu", "an XML file names its GPUs: topology/readers/src/tests/matrices.rs has others"),
+];

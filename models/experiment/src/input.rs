@@ -8,6 +8,7 @@ use lockstep_sim::{CopiedBy, Input, SampleSource};
 use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
+use crate::experiment::Experiment;
 use crate::identity::Identity;
 use lockstep_topology::document::Entry;
 
@@ -37,6 +38,9 @@ const KEYS: [(&str, Form); 13] = [
     ("transform", Form::Time),
     ("callback", Form::Time),
 ];
+/// Keys that samples from one source alone have.
+const OF_SOURCE: [(&str, &[&str]); 2] =
+    [("files", &["storage_bandwidth", "storage_latency", "page_cache"]), ("memory", &["groups", "shuffle_every"])];
 /// The keys before this one are choices.
 const FIRST_FIGURE: usize = 4;
 
@@ -89,17 +93,26 @@ pub struct Stated {
 }
 
 /// Reads `[input]` on top of an earlier one.
-pub(crate) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated, InputError> {
-    let mut stated = before.cloned().unwrap_or_default();
+pub(crate) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
+    let mut stated = experiment.input.take().unwrap_or_default();
     let keys = KEYS.map(|(key, _)| key);
     let section = entry.section("[input]", &[keys.as_slice(), &["provenance"]].concat())?;
     for (place, (key, form)) in KEYS.iter().enumerate() {
         let Some(entry) = section.get(key) else { continue };
         stated.values.insert(key, form.read(&entry)?);
+        experiment.places.insert(format!("input.{key}"), entry.place());
         if place >= FIRST_FIGURE {
             let shown = entry.shown();
             let figure = shown.rsplit("= ").next().unwrap_or_default().trim_matches('"');
             stated.figures.insert(key, (figure.to_owned(), None));
+        }
+    }
+    let own = if stated.reads_files() { "files" } else { "memory" };
+    for (source, keys) in OF_SOURCE.iter().filter(|(source, _)| *source != own) {
+        if let Some(entry) = keys.iter().find_map(|key| section.get(key)) {
+            let message =
+                format!("is of source = \"{source}\", and the source is {own}: give that source, or leave it out");
+            return Err(entry.error(message));
         }
     }
     if let Some(entry) = section.get("provenance") {
@@ -113,7 +126,8 @@ pub(crate) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated,
     if let Some((key, _)) = stated.figures.iter().find(|(_, (_, provenance))| provenance.is_none()) {
         return Err(entry.error(format!("{key} comes from nowhere: add provenance = {{ {key} = \"assumed: why\" }}")));
     }
-    Ok(stated)
+    experiment.input = Some(stated);
+    Ok(())
 }
 
 impl Stated {
@@ -206,7 +220,6 @@ fn missing(key: &str, example: &str) -> InputError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Experiment;
     use super::*;
 
     fn experiment(input: &str) -> Result<Experiment, InputError> {
@@ -236,6 +249,8 @@ mod tests {
             (("decode = \"8ms\"\n", "decode = \"8ms\"\ncallback = \"1ms\"\n"), "[input]: callback comes from nowhere"),
             (("source = \"files\"", "source = \"disk\""), "write files or memory"),
             (("storage_latency = \"5ms\"\n", ""), "storage_latency has no figure"),
+            (("source = \"files\"", "source = \"memory\""), "is of source = \"files\", and the source is memory"),
+            (("threads = 4", "groups = 2\nthreads = 4"), "is of source = \"memory\", and the source is files"),
             (("assumed: a disk", "somebody"), "assumed"),
         ] {
             let text = WHOLE.replace(change.0, change.1);

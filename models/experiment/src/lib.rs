@@ -14,6 +14,7 @@ mod experiment;
 pub mod form;
 mod growth;
 pub mod identity;
+mod initial;
 mod input;
 mod learners;
 mod noise;

@@ -1,6 +1,6 @@
-//! Reads the keys of `[optimizer]`, which are flags too, and of `[init]`; experiments and recipes share both.
+//! Reads the keys of `[optimizer]`, which are flags too; experiments and recipes share them.
 
-use lockstep_models::{Decay, InitRules, MomentumForm, Scaling, WarmUp};
+use lockstep_models::{Decay, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::InputError;
 
 use crate::experiment::Experiment;
@@ -80,8 +80,6 @@ pub(crate) static OPTIMIZER: &[SettingEntry] = &[
     ),
 ];
 
-const INIT: [&str; 6] = ["convolution", "convolution_1x1", "dense", "last_dense", "bias", "residual_gamma"];
-
 /// Applies a table `[optimizer]`.
 ///
 /// # Errors
@@ -91,27 +89,7 @@ pub(crate) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(),
     for entry in section.entries() {
         let row = OPTIMIZER.iter().find(|row| row.key == entry.key());
         row.map_or(Ok(()), |row| row.how.read(experiment, row, &entry))?;
-    }
-    Ok(())
-}
-
-/// A number that is finite in fp32.
-fn single(number: f64) -> Result<f64, String> {
-    (number as f32).is_finite().then_some(number).ok_or_else(|| format!("must be a number up to {:e}", f32::MAX))
-}
-
-/// Applies a table `[init]`.
-pub(crate) fn inits(rules: &mut InitRules, entry: &Entry<'_>) -> Result<(), InputError> {
-    for entry in entry.section("[init]", &INIT)?.entries() {
-        match entry.key() {
-            "convolution" => rules.convolution = Some(entry.read(str::parse)?),
-            "convolution_1x1" => rules.convolution_1x1 = Some(entry.read(str::parse)?),
-            "dense" => rules.dense = Some(entry.read(str::parse)?),
-            "last_dense" => rules.last_dense = Some(entry.read(str::parse)?),
-            // Parameters are fp32.
-            "bias" => rules.bias = Some(entry.checked(single)? as f32),
-            _ => rules.residual_gamma = Some(entry.checked(single)? as f32),
-        }
+        experiment.places.insert(entry.key().to_owned(), entry.place());
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use lockstep_models::{Augmentation, InitRules, Optimizer};
 use lockstep_topology::{DESCRIPTION, InputError, nearest, read_text};
 
 use crate::experiment::{Experiment, Length};
-use crate::optimizer::{self, inits};
 use crate::recipe::Recipe;
 use crate::setting::{Reading, SettingEntry};
+use crate::{initial, optimizer};
 use lockstep_topology::document::{Entry, SourceText};
 
 /// The recipes that come with the project, by file name.
@@ -102,10 +102,11 @@ fn recipe(file: &str, source: &str, item: &Entry<'_>) -> Result<Recipe, InputErr
     };
     let mut read = Experiment::default();
     optimizer::read(&mut read, &section.need("optimizer", "{ learning_rate = 0.1 }")?)?;
-    recipe.optimizer = read.optimizer;
     if let Some(entry) = section.get("init") {
-        inits(&mut recipe.inits, &entry)?;
+        initial::read(&mut read, &entry)?;
     }
+    read.check_read()?;
+    (recipe.optimizer, recipe.inits) = (read.optimizer, read.inits);
     Ok(recipe)
 }
 

@@ -319,7 +319,7 @@ macro_rules! rows {
             how: &SettingTable(optimizer::read), reads: ReadBy::Run, identify: |e, all| all.set("optimizer", &e.optimizer),
         }
         "init" inits: InitRules = InitRules::default(), "Table of initial values that replace the model's", {
-            how: &SettingTable(|e, entry| optimizer::inits(&mut e.inits, entry)), reads: ReadBy::Run,
+            how: &SettingTable(|e, entry| initial::read(e, entry)), reads: ReadBy::Run,
         }
         "published" published: Option<Published> = None, "Table of figures that others measured, to compare with", {
             how: &SettingTable(|e, entry| published::published(entry).map(|all| e.published = Some(all))),
@@ -331,7 +331,7 @@ macro_rules! rows {
             reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::noise),
         }
         "input" input: Option<StatedInput> = None, "Table of how samples reach the devices", {
-            how: &SettingTable(|e, entry| input::read(e.input.as_ref(), entry).map(|input| e.input = Some(input))),
+            how: &SettingTable(|e, entry| input::read(e, entry)),
             identify: |e, all| e.input.iter().for_each(|input| input.identify(all)),
             reads: ReadBy::Prediction, unlike: Unlike::Refused(unlike::input),
         }

@@ -1,5 +1,7 @@
 //! Tests reading experiments and expanding them.
 
+use std::collections::BTreeMap;
+
 use lockstep_models::{Augmentation, Bucket, Decay, Init, InitRules, MomentumForm, Optimizer, Scaling, Target, WarmUp};
 use lockstep_topology::cluster::HostId;
 use lockstep_topology::{Algorithm, Bytes, Cluster, InputError, Rank};
@@ -53,7 +55,7 @@ fn every_key_is_parsed() {
     let text = "data = \"mnist\"\ncluster = \"ethernet-4\"\nstrategy = \"ssgd\"\nbucket = \"layer\"\nchunk = \"4KiB\"\n\
                 concurrent_exchanges = 2\ntransport = \"mpi\"\nthreads_per_rank = 3\nepochs = 4\nseed = 5\n\
                 seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\ntarget_accuracy = 0.9\ntarget_epochs = 5\n\
-                [optimizer]\nlearning_rate = 0.5\nmomentum = 0\nweight_decay = 1e-4\nnesterov = true\n\
+                [optimizer]\nlearning_rate = 0.5\nmomentum = 0.5\nweight_decay = 1e-4\nnesterov = true\n\
                 scaling = \"linear:256\"\nwarm_up = \"gradual:5@0.1\"\ndecay = \"steps:0.1@30,60\"\n\
                 momentum_form = \"corrected\"\ndecay_batch_norm = true\n\
                 [init]\ndense = \"gaussian:0.01\"\nresidual_gamma = 0\n\
@@ -68,7 +70,7 @@ fn every_key_is_parsed() {
         scaling: Scaling::Linear { batch: 256 },
         warm_up: WarmUp::Gradual { epochs: 5.0, from: Some(0.1) },
         decay: Decay::Steps { factor: 0.1, epochs: vec![30.0, 60.0] },
-        momentum: 0.0,
+        momentum: 0.5,
         form: MomentumForm::Corrected,
         nesterov: true,
         weight_decay: 1e-4,
@@ -82,8 +84,9 @@ fn every_key_is_parsed() {
     assert_eq!(with("tuner_threshold = 0.1").unwrap().tuner_threshold, 0.1);
     assert_eq!(e.augmentation, Augmentation { crop: 4, flip: true, ..Augmentation::default() });
     assert_eq!(e.anchor, Some(Anchor { ranks: 1, batch_per_rank: None, images_per_s: 219.0 }));
-    // The model has no batch norm.
-    let configuration = &Experiment { recompute_bn: false, ..e.clone() }.configurations().unwrap()[0];
+    // The model has no batch norm, so what is stated of it is refused.
+    let configuration =
+        &Experiment { recompute_bn: false, places: BTreeMap::new(), ..e.clone() }.configurations().unwrap()[0];
     assert_eq!(e.published_for(configuration), Some(7.0));
     let job = &configuration.job;
     assert_eq!((job.bucket, job.chunk, job.concurrent_exchanges), (e.bucket, e.chunk, 2));
@@ -114,9 +117,9 @@ fn nodes_are_hosts_or_consecutive_ranks() {
 /// The file's keys replace the recipe's, wherever they are.
 #[test]
 fn keys_of_the_file_replace_those_of_the_recipe() {
-    let e = with("recipe = \"goyal2017\"\n[optimizer]\nlearning_rate = 0.05\n[init]\nresidual_gamma = 1").unwrap();
+    let e = with("recipe = \"goyal2017\"\n[optimizer]\nlearning_rate = 0.05\n[init]\nbias = 1").unwrap();
     assert_eq!((e.length, e.optimizer.learning_rate, e.optimizer.weight_decay), (Length::Epochs(90), 0.05, 1e-4));
-    assert_eq!((e.inits.residual_gamma, e.inits.convolution), (Some(1.0), Some(Init::He)));
+    assert_eq!((e.inits.bias, e.inits.convolution), (Some(1.0), Some(Init::He)));
     assert_eq!(with("steps = 7\nrecipe = \"goyal2017\"").unwrap().length, Length::Steps(7));
     let message = e.account_of_training(&e.configurations().unwrap());
     for words in ["recipe goyal2017:resnet-50 (Goyal", "rate 0.05 (scaling linear:256)", "target rate 0.00625 at"] {

@@ -1,10 +1,12 @@
 //! Refuses settings that are stated and that nothing reads beside the others.
 
-use lockstep_models::{Axis, Layer, Model, Sampling, Strategy};
-use lockstep_topology::{Algorithm, ErrorPlace, InputError};
+use lockstep_models::{Axis, Layer, Model, Sampling, Scaling, Strategy, WarmUp};
+use lockstep_topology::{Algorithm, ErrorPlace, InputError, Time};
 
 use crate::device::DeviceChoice;
 use crate::experiment::Experiment;
+use crate::initial;
+use crate::input::Stated as StatedInput;
 
 /// A setting that is read only beside others.
 struct ReadBeside {
@@ -53,6 +55,40 @@ const ALL: &[ReadBeside] = &[
         value: |e| e.chunk.map_or("auto".to_owned(), |bytes| bytes.to_string()),
         unread: |e| e.chunk.is_some() && only_libraries(e),
         cure: "is of lockstep's own algorithms, and a library divides buffers itself: use e.g. ring, or leave it out",
+    },
+    ReadBeside {
+        key: "nesterov",
+        value: |_| "true".to_owned(),
+        unread: |e| e.optimizer.nesterov && e.optimizer.momentum == 0.0,
+        cure: "looks ahead along the momentum, which is 0: give momentum a value above 0, or leave it out",
+    },
+    ReadBeside {
+        key: "momentum_form",
+        value: |e| e.optimizer.form.to_string(),
+        unread: |e| e.optimizer.momentum == 0.0,
+        cure: "says what the momentum's buffer holds, and momentum is 0: give that a value above 0, or leave it out",
+    },
+    ReadBeside {
+        key: "decay_batch_norm",
+        value: |_| "true".to_owned(),
+        unread: |e| e.optimizer.decay_batch_norm && e.optimizer.weight_decay == 0.0,
+        cure: "is about weight decay, which is 0: give weight_decay a value above 0, or leave it out",
+    },
+    ReadBeside {
+        key: "warm_up",
+        value: |e| e.optimizer.warm_up.to_string(),
+        unread: |e| {
+            e.optimizer.warm_up.rate().is_none()
+                && e.optimizer.warm_up != WarmUp::None
+                && e.optimizer.scaling == Scaling::None
+        },
+        cure: "leads to the scaled rate, and nothing scales it: give scaling, or the rate to start at, as in gradual:5@0.1",
+    },
+    ReadBeside {
+        key: "input.callback",
+        value: |e| e.input.as_ref().map_or(Time::ZERO, StatedInput::callback).to_string(),
+        unread: |e| !matches!(e.strategy, Strategy::FirstDeviceTable(_)) && !lists(e, &["strategy"]),
+        cure: "is the end of a device's job under the strategy first-device-table: use that, or leave it out",
     },
 ];
 
@@ -105,15 +141,25 @@ impl Experiment {
     /// Refuses settings that nothing in `model` reads.
     ///
     /// # Errors
-    /// Statistics of batch norm, where there is none.
+    /// Statistics or decay of batch norm, where there is none; initial values of layers that it lacks.
     pub(crate) fn check_read_by(&self, model: &Model) -> Result<(), InputError> {
+        let own = |key: &str| self.states(key) && !self.shared.contains(key) && self.arms.is_empty();
+        let refused = |key, value: String, what: &str| {
+            let message = format!("is of {what}, and {} has none: leave it out", model.name());
+            Err(self.locate(InputError::flag(key, value, message)))
+        };
         let normalises = || model.layers().iter().any(|node| matches!(node.layer, Layer::BatchNorm(_)));
-        let of_arms = self.shared.contains("recompute_bn") || !self.arms.is_empty();
-        if !self.recompute_bn || of_arms || normalises() {
-            return Ok(());
+        if self.recompute_bn && own("recompute_bn") && !normalises() {
+            return refused("recompute_bn", "true".to_owned(), "batch norm");
         }
-        let message = format!("is of batch norm, and {} has none: leave it out", model.name());
-        Err(self.locate(InputError::flag("recompute_bn", "true", message)))
+        let spared = || model.layers().iter().flat_map(|node| &node.parameters).any(|parameter| !parameter.decay);
+        if self.optimizer.decay_batch_norm && own("decay_batch_norm") && !spared() {
+            return refused("decay_batch_norm", "true".to_owned(), "batch norm and scales");
+        }
+        match initial::unread(model).into_iter().find(|of| own(of.place)) {
+            Some(of) => refused(of.place, (of.value)(&self.inits), of.what),
+            None => Ok(()),
+        }
     }
 
     /// Refuses flags that say what is trained on and that a prediction does not read; in a file they are for runs.

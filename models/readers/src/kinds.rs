@@ -24,6 +24,9 @@ pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) 
     table.allow(name, &[&COMMON, known.keys].concat())?;
     let reader = Reader { table, arguments };
     let layer = (known.read)(&reader)?;
+    if let (Some(false), Some(entry)) = (reader.boolean("bias")?, table.get("bias_init")) {
+        return Err(entry.error("is of a bias, and bias = false: leave one of the two out"));
+    }
     let defaults = Inits::default();
     let inits = Inits {
         weight: table.get("weight_init").map_or(Ok(defaults.weight), |entry| init(&entry))?,

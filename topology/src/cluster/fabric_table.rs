@@ -158,11 +158,14 @@ pub(super) fn read_fabric<'a>(
     let routing = table.read("routing", "\"ecmp\"", |text| {
         let routing = Routing::from_str(text)?;
         let fits = match routing {
-            Routing::Lowest | Routing::Ecmp | Routing::DModK => kind != "torus",
+            Routing::Lowest => kind != "torus",
+            // A star has one route.
+            Routing::Ecmp | Routing::DModK => !["torus", "star"].contains(&kind),
             Routing::DimensionOrder => kind == "torus",
         };
         if fits { Ok(routing) } else { Err(format!("does not go with a {kind}; leave it out for its default")) }
     })?;
+    seed_is_read(table, routing)?;
     let default = if kind == "torus" { Routing::DimensionOrder } else { Routing::Lowest };
     let spot = table.spot().showing(table.need("name", "\"ib\"")?.shown());
     let attach = || {
@@ -187,9 +190,22 @@ pub(super) fn read_fabric<'a>(
     })
 }
 
+/// Refuses a seed where no route is chosen by it.
+///
+/// # Errors
+/// Such a seed.
+pub(super) fn seed_is_read(table: &Table<'_>, routing: Option<Routing>) -> Result<(), InputError> {
+    match table.get("seed") {
+        Some(entry) if routing != Some(Routing::Ecmp) => {
+            Err(entry.error("is read with routing = \"ecmp\" alone: give that too, or leave it out"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The kinds, and the keys that only some of them have.
 const KINDS: [(&str, &[&str]); 4] = [
-    ("star", &["seed", "sums"]),
+    ("star", &["sums"]),
     (
         "fat-tree",
         &["down", "up", "parallel", "ports", "oversubscription", "seed", "sums", "trunk_latency", "trunk_bandwidth"],

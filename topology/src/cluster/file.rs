@@ -4,7 +4,7 @@
 //! Sources of figures are inherited inwards: file, host, then the table of the CPU, GPU or link.
 
 use super::fabric::Routing;
-use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
+use super::fabric_table::{FabricTable, fabric_keys, read_fabric, seed_is_read};
 use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
 use super::values::{memory, name, provenance};
 use super::wire::Wire;
@@ -159,6 +159,8 @@ pub(super) fn read<'a>(document: &'a Document<'a>) -> Result<ClusterTable<'a>, I
     let fabrics = fabrics.iter().map(|table| read_fabric(table, true, &provenance, plain));
     let hosts: Vec<HostTable<'_>> =
         hosts.iter().map(|table| host(table, &gpus, &provenance, plain)).collect::<Result<_, _>>()?;
+    let routing = root.read("routing", "\"ecmp\"", searched)?;
+    seed_is_read(&root, routing)?;
     Ok(ClusterTable {
         name: root.required("name", "\"my-cluster\"", cluster_name)?,
         description: root.optional("description", description)?.unwrap_or_default(),
@@ -166,7 +168,7 @@ pub(super) fn read<'a>(document: &'a Document<'a>) -> Result<ClusterTable<'a>, I
         switches: things(&root, "switch", "[[switch]]")?,
         links: links.iter().map(|table| link(table, &provenance, plain)).collect::<Result<_, _>>()?,
         fabrics: fabrics.collect::<Result<_, _>>()?,
-        routing: root.read("routing", "\"ecmp\"", searched)?.unwrap_or(Routing::Lowest),
+        routing: routing.unwrap_or(Routing::Lowest),
         seed: root.whole("seed", 0..=u64::MAX >> 1)?.unwrap_or(0),
         shared_cores: root.optional("shared_cores", Entry::boolean)?.unwrap_or(false),
         network: root.get("network"),

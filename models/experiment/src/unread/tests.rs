@@ -2,6 +2,12 @@
 
 use super::*;
 
+/// Input of which only one strategy reads everything.
+const INPUT: &str = "input.callback = \"1ms\"\ninput.samples = 100\ninput.image = \"1KiB\"\ninput.threads = 1\n\
+                     input.decode = \"1ms\"\ninput.provenance.callback = \"assumed\"\ninput.provenance.samples = \"assumed\"\n\
+                     input.provenance.image = \"assumed\"\ninput.provenance.threads = \"assumed\"\n\
+                     input.provenance.decode = \"assumed\"";
+
 /// Each row of the table refuses its setting alone, at its line, and takes it beside what reads it.
 #[test]
 fn settings_that_nothing_reads_are_refused() {
@@ -11,16 +17,22 @@ fn settings_that_nothing_reads_are_refused() {
         ("schedule", "schedule = \"gpipe\"", "mesh = \"pipeline=2\""),
         ("cut", "cut = \"layers\"", "mesh = \"pipeline=2\""),
         ("ranks_per_node", "ranks_per_node = 4", "ranks = 4"),
+        ("nesterov", "optimizer.nesterov = true\noptimizer.momentum = 0", ""),
+        ("momentum_form", "optimizer.momentum_form = \"absorbed\"\noptimizer.momentum = 0", ""),
+        ("decay_batch_norm", "optimizer.decay_batch_norm = true", "optimizer.weight_decay = 0.1"),
+        ("warm_up", "optimizer.warm_up = \"gradual:5\"", "optimizer.scaling = \"linear:8\""),
+        ("input.callback", INPUT, "strategy = \"first-device-table\""),
         ("chunk", "chunk = \"64KiB\"\nalgorithm = \"library:mpi\"", "axis_algorithms = \"data=ring\""),
     ] {
         assert!(ALL.iter().any(|of| of.key == key), "{key}");
         let text = format!("name = \"a\"\nmodel = \"mlp\"\n{stated}\n");
         let error = Experiment::parse("e.toml", &text).unwrap().configurations().unwrap_err();
         assert!(error.to_string().starts_with("e.toml:3: "), "{error}");
+        let text = if beside.is_empty() { text.replace("momentum = 0", "momentum = 0.5") } else { text };
         let read = Experiment::parse("e.toml", &format!("{text}{beside}\n")).unwrap();
         assert_eq!(read.check_read(), Ok(()), "{key}");
     }
-    assert_eq!(ALL.len(), 6);
+    assert_eq!(ALL.len(), 11);
 }
 
 /// What a file states for all arms is taken if one arm reads it, and refused if none does; what an arm states, if it reads
@@ -51,6 +63,28 @@ fn recomputed_statistics_are_those_of_batch_norm() {
     };
     assert_eq!(with("resnet-32"), Ok(()));
     assert!(with("lenet").unwrap_err().to_string().starts_with("e.toml:3: "));
+}
+
+/// Initial values are those of layers that the model has.
+#[test]
+fn initial_values_are_those_of_layers_that_are_there() {
+    let with = |model: &str, key: &str| {
+        let text = format!("name = \"a\"\nmodel = \"{model}\"\n[init]\n{key}\n");
+        Experiment::parse("e.toml", &text).unwrap().configurations().map(drop)
+    };
+    for (key, read_by) in [
+        ("convolution = \"he\"", "lenet"),
+        ("convolution_1x1 = \"he\"", "resnet-32"),
+        ("residual_gamma = 1", "resnet-32"),
+        ("bias = 0", "mlp"),
+        ("dense = \"he\"", "mlp"),
+        ("last_dense = \"he\"", "mlp"),
+    ] {
+        assert_eq!(with(read_by, key), Ok(()), "{key}");
+        let refused = with("mlp", key);
+        assert_eq!(refused.is_ok(), read_by == "mlp", "{key}");
+        assert!(refused.is_ok() || refused.unwrap_err().to_string().starts_with("e.toml:4: "), "{key}");
+    }
 }
 
 #[test]

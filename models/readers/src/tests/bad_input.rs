@@ -106,6 +106,12 @@ fn layers() {
             "weight_init = \"zero\"",
             "must be \"he\"",
         ),
+        (
+            "{ kind = \"dense\", out_features = 2, bias = false, bias_init = 0.5 },",
+            4,
+            "bias_init = 0.5",
+            "is of a bias, and bias = false",
+        ),
         ("{ kind = \"softmax_cross_entropy\" },", 4, "softmax_cross_entropy1", "the loss must be the last layer"),
         (
             "{ name = \"stray\", kind = \"relu\" },\n{ kind = \"relu\", inputs = \"input\" },",

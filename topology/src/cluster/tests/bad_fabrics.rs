@@ -69,7 +69,14 @@ fn impossible_fabrics_are_refused_with_their_cure() {
         ("rails", "ports = 2", "c.toml:12: name = \"f\": switches of 2 ports make no tree for 8 hosts"),
         ("torus", "shape = [4, 4]\nsums = \"1TB/s\"", "c.toml:20: sums = \"1TB/s\": means nothing to a torus"),
         ("star", "sums = \"0GB/s\"", "c.toml:19: sums = \"0GB/s\": must be positive"),
-        ("star", "seed = -1", "c.toml:19: seed = -1: seed must be a whole number from 0"),
+        ("star", "seed = 1", "c.toml:19: seed = 1: means nothing to a star, which has sums"),
+        ("star", "routing = \"ecmp\"", "c.toml:19: routing = \"ecmp\": does not go with a star"),
+        ("fat-tree", "down = [8, 8]\nseed = 1", "c.toml:20: seed = 1: is read with routing = \"ecmp\" alone"),
+        (
+            "fat-tree",
+            "down = [8, 8]\nrouting = \"ecmp\"\nseed = -1",
+            "c.toml:21: seed = -1: seed must be a whole number from 0",
+        ),
         ("star", "shpae = 1", "c.toml:19: shpae = 1: [[fabric]] has no key shpae: did you mean shape"),
         ("stra", "", "c.toml:14: kind = \"stra\": is not a kind of fabric; there are star, fat-tree, rails, torus"),
         (
