@@ -111,10 +111,15 @@ impl Schedule {
         self.contributors
     }
 
-    /// Whether the buffer of `member` counts at the start of a sum: not for a dedicated server, and where nodes have
-    /// one contribution in common only for a member that leads its node.
+    /// Whether the buffer of `member` counts at the start of a sum: not for a dedicated server.
     pub fn contributes(&self, member: u32) -> bool {
-        member < self.contributors && self.lanes.contributes(member)
+        member < self.contributors
+    }
+
+    /// Whether `member` ends with the sum of an allreduce: not a dedicated server, and where only the leaders of nodes
+    /// get it none but these.
+    pub fn receives(&self, member: u32) -> bool {
+        member < self.contributors && self.lanes.receives(member)
     }
 
     /// Whether a send copies its range when it is posted, as a library does with small messages. If not, the schedule
@@ -213,7 +218,7 @@ impl Schedule {
             collective: self.collective.clone(),
             members: self.members,
             contributors: self.contributors,
-            contributes: (0..self.members).map(|member| self.contributes(member)).collect(),
+            receives: (0..self.contributors).map(|member| self.receives(member)).collect(),
             elements: self.split.elements,
             lanes: self.lanes(),
             buffered_sends: self.buffered,
