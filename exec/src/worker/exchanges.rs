@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{After, Buffer, Members, Program, Stream, Task, TaskId, Turns};
+use lockstep_models::{Buffer, Members, Program, Stream, TaskId, Turns};
 use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
@@ -120,7 +120,6 @@ impl Worker<'_> {
             None if is_direct => Way::Direct,
             None => Way::Steps,
         };
-        let awaits = |other: &Task| other.stream == Stream::Compute && other.after.contains(&After { task, lag: 1 });
         self.slots.push(Slot {
             task,
             exchange: RunningExchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
@@ -134,7 +133,7 @@ impl Worker<'_> {
             each: self.needs[task].1,
             ready: Time::ZERO,
             start: Time::ZERO,
-            is_awaited: self.role.tasks.iter().any(awaits),
+            is_awaited: self.role.is_awaited_next(task),
             record: 0,
         });
         Ok(())

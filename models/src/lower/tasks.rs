@@ -173,7 +173,10 @@ impl<'a> Tasks<'a> {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);
                 let jobs = self.list.iter().rposition(|task| matches!(task.op, Op::Host { .. }));
                 before.extend(jobs.filter(|_| self.by_node()).map(|task| After { task, lag: 0 }));
-                (Op::Exchange(exchange), Stream::Exchange, bucket_name(model, verb, range))
+                // What is delivered on a device does not hold up the sums of other buckets.
+                let delivers = matches!(collective, Collective::Broadcast { .. });
+                let stream = if delivers { Stream::Receive } else { Stream::Exchange };
+                (Op::Exchange(exchange), stream, bucket_name(model, verb, range))
             }
             NodeWork::Elementwise { of, stream } => {
                 let name = bucket_name(model, of.formula.name(), &of.range) + &self.suffix(in_pass, pass);
@@ -259,7 +262,8 @@ impl<'a> Tasks<'a> {
         let edges = edges.filter(|edge| edge.weight().previous_step == previous_step);
         let tasks = edges.flat_map(|edge| self.made_by(edge.source()));
         // Exchanges wait for nothing but what they name.
-        let others = tasks.filter(|task| self.list[*task].stream != stream || stream == Stream::Exchange);
+        let named = matches!(stream, Stream::Exchange | Stream::Receive);
+        let others = tasks.filter(|task| self.list[*task].stream != stream || named);
         let mut after: Vec<After> = others.map(|task| After { task, lag: u32::from(previous_step) }).collect();
         after.sort_by_key(|after| after.task);
         after.dedup();

@@ -134,6 +134,7 @@ impl OnDevice {
         if !self.shared {
             return self.graph.from_before(average, correct, Tensor::Average, whole);
         }
+        self.graph.from_before(average, average, Tensor::Average, whole);
         let deliver = self.collective(Collective::Broadcast { root: 0 }, LEARNERS, range);
         self.graph.edge(average, deliver, Tensor::Consensus, consensus);
         let everyone = consensus.with(Axis::Learner, AxisLayout::Replicated);
