@@ -1,5 +1,6 @@
 //! Lowers a graph to a program: per role one loop body of tasks, whatever the strategy.
 
+mod device_roles;
 mod devices;
 mod gathers;
 mod nodes;
@@ -111,7 +112,7 @@ impl Lowering<'_> {
             return Ok((roles, buffers));
         }
         if job.averaging().is_some() && job.devices().is_some() {
-            return Ok((devices::roles(self), buffers));
+            return Ok((device_roles::roles(self), buffers));
         }
         let passes = 0..sharding.map_or(1, |sharding| sharding.passes.len());
         let worker = Role {
