@@ -97,7 +97,14 @@ fn a_device_keeps_one_average_model() {
         let (k, g) = (u64::from(devices.iter().sum::<u32>()), devices.len() as u64);
         let job = Job { pad: false, ..job("sma", devices) };
         let n = job.model.parameter_elements();
-        assert_eq!(besides(&job.program().unwrap()), (k + 2 * g) * n, "{devices:?}");
+        let program = job.program().unwrap();
+        assert_eq!(besides(&program), (k + 2 * g) * n, "{devices:?}");
+        // What is delivered goes to its place; only the sum needs scratch.
+        let others = program.roles.last().unwrap();
+        let (_, sum) = others.exchanges().next().unwrap();
+        let schedule = program.schedule(sum, others.ranks.first()).unwrap();
+        let scratch = 4 * schedule.scratch_elements(Program::window(sum, &schedule));
+        assert_eq!(Memory::of_role(&program, program.roles.len() - 1, 0).unwrap().communication, scratch);
     }
     let job = Job { pad: false, ..job("sma:reference-models", &[3, 3]) };
     assert_eq!(besides(&job.program().unwrap()), (6 + 2 * 2 + 1) * job.model.parameter_elements());

@@ -155,6 +155,14 @@ impl Schedule {
         if self.split.chunks == 0 { 0 } else { self.lanes.largest_message(&self.split) }
     }
 
+    /// Elements of scratch memory that sums need with `window` lanes in flight; a broadcast sums nothing.
+    pub fn scratch_elements(&self, window: u32) -> u64 {
+        if matches!(self.collective, Collective::Broadcast { .. }) {
+            return 0;
+        }
+        u64::from(window.clamp(1, self.lanes().max(1))) * self.chunk_elements()
+    }
+
     /// Closed form: messages that `member` sends in all lanes. The table of formulas is `docs/collectives.md`.
     pub fn messages(&self, member: u32) -> u64 {
         self.sent(member).messages
