@@ -73,7 +73,7 @@ fn average(momentum: Option<f64>) -> Formula {
         .add(Z, Z, Coefficient::Momentum(momentum), T)
 }
 
-/// What the first learner of a device does for all of them: in the graph, tensors that it alone has.
+/// A graph of learners under construction, and whether a device's first learner keeps models for others.
 struct OnDevice {
     graph: Graph,
     /// All axes of learners; on a device with a single one, that of all learners.
