@@ -168,7 +168,7 @@ fn one_learner_receives_all_batches_in_order() {
 #[test]
 fn a_state_resumes_to_the_same_training() {
     let jobs = ["sma", "ea-sgd:tau=2", "ssgd"].map(|strategy| job(strategy, 3));
-    for job in jobs.into_iter().chain([two_by_two("sma:reference-models")]) {
+    for job in jobs.into_iter().chain([two_by_two("sma:reference-models"), two_by_two("sma")]) {
         let strategy = job.strategy.to_string();
         let program = job.program().unwrap();
         let data = data(&program, 2);
@@ -257,7 +257,7 @@ fn a_slow_learner_gets_as_many_batches_but_later_ones() {
 #[test]
 fn learners_restart_at_a_rate_step_without_improvement() {
     // Batch norm's statistics would change predictions too.
-    for (job, epochs) in [(job("sma", 3), 4), (two_by_two("sma:reference-models"), 2)] {
+    for (job, epochs) in [(job("sma", 3), 4), (two_by_two("sma"), 3), (two_by_two("sma:reference-models"), 2)] {
         restarts(&Job { model: Arc::new(random_model(3, false)), ..job }, epochs);
     }
 }

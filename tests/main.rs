@@ -1,6 +1,7 @@
 //! Collects the integration tests of the library and the binary: one module per subject, one binary to link.
 
 mod architecture;
+mod average_models;
 mod bad_input;
 mod checkpoint;
 mod circles;

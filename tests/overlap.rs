@@ -29,8 +29,11 @@ fn spans<'r>(program: &Program, done: &'r Run, rank: u32, name: &str) -> Vec<&'r
 /// first one's differences, for which learner 0 has to wait, ends after learner 0 has begun to learn again.
 #[test]
 fn learning_overlaps_the_global_synchronisation_of_the_iteration_before() {
-    for strategy in ["sma", "ea-sgd", "sma:first-come"] {
-        let program = job(strategy, 2).program().unwrap();
+    let own = ["sma", "ea-sgd", "sma:first-come"].map(|strategy| job(strategy, 2));
+    // Learner 0 also delivers the average model to learner 1.
+    let shared = own.clone().map(|job| Job { learners: 2, node_sizes: Some(vec![2]), ..job });
+    for job in own.into_iter().chain(shared) {
+        let (strategy, program) = (&job.strategy, job.program().unwrap());
         let loads = [const { AtomicU32::new(0) }; 2];
         let slow = OnLoad(|rank: u32| {
             let own = loads[rank as usize].fetch_add(1, Ordering::SeqCst) + 1;

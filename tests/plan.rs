@@ -83,8 +83,9 @@ fn layouts_of_strategies_list_their_collectives() {
     assert_eq!(
         changes("--strategy sma:reference-models --ranks 8 --learners 2"),
         [
-            "difference | device: partial, learner: partial | allreduce | device: partial | learner 4x2",
-            "difference | device: partial | allreduce | replicated | device 2x4"
+            "difference | device: partial, learner: partial | allreduce-to-leaders | device: partial, learner: first | learner 4x2",
+            "difference | device: partial, learner: first | allreduce | learner: first | device 2x4",
+            "delivered model | device: own, learner: first | broadcast | device: own | learner 4x2"
         ]
     );
     assert_eq!(
@@ -128,7 +129,7 @@ fn documented_layouts_are_current() {
             table.lines().skip(2).map(|line| line.trim_start_matches("| ").trim_end_matches(" |")).collect();
         assert_eq!(documented, lines, "{words:?}");
     }
-    assert_eq!(tables.len(), 15);
+    assert_eq!(tables.len(), 16);
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Buffers {
 
 /// Elements of scratch memory that the sums of `schedule` need with `window` lanes in flight.
 pub fn scratch_elements(schedule: &Schedule, window: u32) -> u64 {
-    u64::from(window.clamp(1, schedule.lanes().max(1))) * schedule.chunk_elements()
+    schedule.scratch_elements(window)
 }
 
 /// Number of messages and bytes of payload.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::BufferPlaces;
-use lockstep_models::{Area, Buffer, Copy, Role, SharedModels, Stream};
+use lockstep_models::{Area, Buffer, Copy, Program, Role, SharedModels, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
@@ -62,17 +62,30 @@ impl RankMemory {
                 replica.set_velocity(&own(&state.velocity))?;
             }
         }
-        let Some(shared) = setup.program.shared_models(rank as u32) else { return Ok(()) };
+        let program = setup.program;
         let Some((state, (average, previous))) =
             setup.options.start.and_then(|state| Some((state, state.average.as_ref()?)))
         else {
-            return assign(replica.device(), [Some(shared.average), shared.reference()], Buffer::Parameters);
+            let common = if program.averages() { replica.parameters()? } else { return Ok(()) };
+            return self.follow(program, rank as u32, &common);
         };
-        replica.set_values_of(shared.average, average)?;
-        if let Some((device, buffer)) = setup.program.reference_of(rank as u32).zip(shared.reference()) {
-            replica.set_values_of(buffer, state.reference_of(device))?;
+        self.follow(program, rank as u32, average)?;
+        let of_device = program.reference_of(rank as u32).map(|device| state.reference_of(device));
+        let shared = program.shared_models(rank as u32);
+        let holds = [shared.and_then(|shared| shared.reference), program.delivered()];
+        for (buffer, reference) in holds.into_iter().filter_map(|buffer| buffer.zip(of_device)) {
+            self.trained().set_values_of(buffer, reference)?;
         }
-        previous.iter().try_for_each(|previous| replica.set_values_of(shared.previous, previous))
+        let Some((shared, previous)) = shared.zip(previous.as_ref()) else { return Ok(()) };
+        self.trained().set_values_of(shared.previous, previous)
+    }
+
+    /// Has each model that learners share, as far as `rank` has it, equal the average model.
+    fn follow(&mut self, program: &Program, rank: u32, average: &[f32]) -> Result<(), DeviceError> {
+        let shared = program.shared_models(rank);
+        let own = shared.map(|shared| [Some(shared.average), shared.reference]).into_iter().flatten();
+        let mut models = own.chain([program.delivered()]).flatten();
+        models.try_for_each(|model| self.trained().set_values_of(model, average))
     }
 
     /// `elements` elements in host memory, kept for the rest of the run.
@@ -115,9 +128,10 @@ impl RankMemory {
         self.replica.as_mut().expect("check: models are averaged, and moved, where there are some")
     }
 
-    /// Restarts from the average model, and resets the reference model to it where there is one.
-    pub(crate) fn restart(&mut self, shared: SharedModels) -> Result<(), DeviceError> {
-        assign(self.device(), [Some(Buffer::Parameters), shared.reference()], shared.average)
+    /// Restarts from the average model, which all models that learners share then equal.
+    pub(crate) fn restart(&mut self, program: &Program, rank: u32, average: &[f32]) -> Result<(), DeviceError> {
+        self.trained().set_parameters(average)?;
+        self.follow(program, rank, average)
     }
 
     /// Loads the average model into the replica and returns the learner's own weights.
@@ -139,11 +153,6 @@ impl RankMemory {
             None => self.server.read(Values::Buffer(model)),
         }
     }
-}
-
-/// Sets models to the contents of `from`.
-fn assign(device: &mut dyn RankDevice, models: [Option<Buffer>; 2], from: Buffer) -> Result<(), DeviceError> {
-    models.into_iter().flatten().try_for_each(|model| device.assign(model, from))
 }
 
 /// The replica of a rank of `role`: of the whole model, or of the rank's part.

@@ -167,7 +167,12 @@ fn body(
     let (mut fingerprint, mut part_fingerprint, mut average) = (None, None, None);
     let mut whole = None;
     if memory.replica.is_some() {
-        let model = memory.model(shared.map_or(Buffer::Parameters, |shared| shared.average))?;
+        let common = match (shared, setup.program.delivered()) {
+            (Some(shared), _) => shared.average,
+            (None, Some(delivered)) => delivered,
+            (None, None) => Buffer::Parameters,
+        };
+        let model = memory.model(common)?;
         let Some(replica) = &mut memory.replica else { unreachable!("just seen") };
         statistics = replica.statistics()?;
         let role = &setup.program.roles[setup.program.role_of(end.rank().0)];
@@ -175,7 +180,9 @@ fn body(
             let own = ranges.into_iter().flat_map(|range| &model[range.start as usize..range.end as usize]);
             Fingerprint::of(&own.copied().collect::<Vec<f32>>()).words()
         };
-        fingerprint = Some(print(setup.program.common_parameters(role)));
+        // A learner may have been given its device's reference model, which no other device has.
+        let follows_reference = shared.is_none() && setup.program.reference_of(end.rank().0).is_some();
+        fingerprint = (!follows_reference).then(|| print(setup.program.common_parameters(role)));
         // Without split layers the two fingerprints are the same.
         part_fingerprint = setup.program.cuts_model().then(|| print(setup.program.parameters_of(role)));
         let others = match setup.periodic.collects_model() {
@@ -192,9 +199,11 @@ fn body(
             weights = memory.be_average(shared)?;
             let previous = if outcome.moves { Some(memory.model(shared.previous)?) } else { None };
             average = Some((model, previous));
-            if setup.program.sends_reference(end.rank().0) {
-                reference = memory.model(shared.consensus)?;
+            if let Some(of_device) = shared.reference {
+                reference = memory.model(of_device)?;
             }
+        } else if setup.program.averages() {
+            weights = memory.trained().parameters()?;
         }
     }
     let all = gather(
@@ -223,7 +232,8 @@ fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: Proc
         let first = |axes| if program.mesh.has_groups(axes) { program.mesh.group_of(axes, rank).first() } else { rank };
         let (stage, part) = (first(of_stage), first(of_part));
         let same = own.part_fingerprint == rank_results[part as usize].part_fingerprint;
-        if own.fingerprint != rank_results[stage as usize].fingerprint || !same {
+        let differs = own.fingerprint.is_some() && own.fingerprint != rank_results[stage as usize].fingerprint;
+        if differs || !same {
             let other = if same { stage } else { part };
             let message = format!("rank {rank} ended with other parameters than rank {other}: replicas have diverged");
             return Err(InputError::new("run", "", message).into());

@@ -198,15 +198,13 @@ impl<'a> Worker<'a> {
             self.collect_finished(1)?;
             self.iteration += 1;
             // A rank with nothing to compute must not run ahead of its exchanges.
-            let iteration = self.iteration;
-            self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == slot.until(iteration)))?;
+            self.wait_until(|worker| worker.slots.iter().all(|slot| slot.keeps_up(worker.iteration)))?;
             let order = self.heed()?;
             let (evaluation, control) = self.review(batch + 1)?;
             log.evaluations.extend(evaluation);
             if control == RunControl::Restart {
                 log.restarts.push(batch + 1);
-                let shared = program.shared_models(rank).expect("learners alone restart");
-                self.memory.restart(shared)?;
+                self.restart()?;
                 self.without_momentum = self.iteration;
             }
             let reached = control == RunControl::Stop;

@@ -215,7 +215,9 @@ impl Program {
         if !self.mesh.has_groups(exchange.axes) {
             return Err(fault(role, &task.name, "unequal nodes form no groups along these axes"));
         }
-        if self.ranks() > self.workers() && self.group_count(exchange) > 1 {
+        // What learners deliver on their device needs no server.
+        let serves = self.ranks() > self.workers() && !matches!(exchange.collective, Collective::Broadcast { .. });
+        if serves && self.group_count(exchange) > 1 {
             let kind = exchange.algorithm.kind_of_servers();
             let message = format!("has {kind}, which serve one group, and not {}: use ring", task.name);
             return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
@@ -283,7 +285,8 @@ impl Program {
         let mut leaders = Vec::new();
         for (number, role) in self.roles.iter().enumerate() {
             let mut equal_to = number;
-            let takes_part = |rank: &u32| exchange.between.is_none() || self.group_of(exchange, *rank).contains(*rank);
+            let all = exchange.between.is_none() && role.ranks.first() < self.workers();
+            let takes_part = |rank: &u32| all || self.group_of(exchange, *rank).contains(*rank);
             for rank in role.ranks.iter().filter(takes_part) {
                 let group = self.group_number(exchange, rank) as usize;
                 let leader = *first[group].get_or_insert_with(|| {

@@ -48,6 +48,9 @@ pub enum Tensor {
     Average,
     /// The reference model of a device.
     Reference,
+    /// The average model, or the reference model of a device, as the learners of a device get it: in the place of their
+    /// differences.
+    Consensus,
 }
 
 impl Tensor {
@@ -64,7 +67,7 @@ impl Tensor {
             Tensor::GatheredWeight => Some(Buffer::Weights),
             Tensor::WeightGradient => Some(Buffer::Gradients),
             Tensor::GradientSum => Some(Buffer::SUMS),
-            Tensor::Difference => Some(Averaging::DIFFERENCES),
+            Tensor::Difference | Tensor::Consensus => Some(Averaging::DIFFERENCES),
             Tensor::Average => Some(Averaging::AVERAGE),
             Tensor::Reference => Some(Averaging::REFERENCE),
         }

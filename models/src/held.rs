@@ -8,14 +8,31 @@ use std::ops::Range;
 use lockstep_topology::Collective;
 
 use crate::memory::BufferPlaces;
-use crate::{Buffer, Exchange, Program, Role};
+use crate::{Area, Buffer, Op, Program, Role};
+
+impl Role {
+    /// Whether one of its tasks reads or writes elements of a buffer that the program declares.
+    pub(crate) fn names(&self, buffer: Buffer) -> bool {
+        self.tasks.iter().any(|task| match &task.op {
+            Op::Elementwise(of) => !of.range.is_empty() && of.formula.buffers().contains(&buffer),
+            Op::Exchange(exchange) => exchange.buffer == buffer,
+            Op::Copy(copies) => [copies.first().from, copies.first().to].contains(&Area::Buffer(buffer)),
+            Op::Load { into, .. } => into.map(Buffer::Declared) == Some(buffer),
+            Op::Samples { .. } => true,
+            _ => false,
+        })
+    }
+}
 
 impl Program {
     /// What `rank` holds of a declared buffer: all of it, unless the buffer occurs in scatters and gathers alone. Then
     /// it is what they cover where the rank is their root, and else the rank's own part. Copies count from its first
-    /// element. Of a buffer that pipeline stages send it holds nothing, unless it sends or receives it.
+    /// element. Of a buffer that none of its tasks names it holds nothing.
     pub fn held(&self, index: usize, rank: u32) -> Range<u64> {
         let all = 0..self.elements(Buffer::Declared(index));
+        if !self.roles[self.role_of(rank)].names(Buffer::Declared(index)) {
+            return 0..0;
+        }
         let mut held: Option<Range<u64>> = None;
         for (_, exchange) in self.roles[self.role_of(rank)].exchanges() {
             if exchange.buffer != Buffer::Declared(index) {
@@ -37,14 +54,15 @@ impl Program {
             };
             held = Some(held.map_or(part.clone(), |held| held.start.min(part.start)..held.end.max(part.end)));
         }
-        let sends = |exchange: &Exchange| exchange.buffer == Buffer::Declared(index) && exchange.between.is_some();
-        let others = || self.roles.iter().flat_map(Role::exchanges).any(|(_, exchange)| sends(exchange));
-        held.unwrap_or_else(|| if others() { 0..0 } else { all })
+        held.unwrap_or(all)
     }
 
     /// The elements of memory that `rank` needs for its part of a declared buffer, padding of exchanges included.
     pub fn held_elements(&self, places: &BufferPlaces, index: usize, rank: u32) -> u64 {
         let (held, buffer) = (self.held(index, rank), Buffer::Declared(index));
+        if held.is_empty() {
+            return 0;
+        }
         held.end - held.start + places.of(buffer).elements() as u64 - self.elements(buffer)
     }
 }

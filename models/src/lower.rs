@@ -1,5 +1,6 @@
 //! Lowers a graph to a program: per role one loop body of tasks, whatever the strategy.
 
+mod device_roles;
 mod devices;
 mod gathers;
 mod nodes;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::{
-    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, Piece, Program, RankRange, Role,
-    Shard, Sharding, Stages, Task, passes,
+    Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, Piece, Program, RankRange, Role, Shard,
+    Sharding, Stages, Task, passes,
 };
 
 use crate::graph::Tensor;
@@ -110,15 +111,15 @@ impl Lowering<'_> {
             buffers.extend(stages::buffers(self, stages));
             return Ok((roles, buffers));
         }
+        if job.averaging().is_some() && job.devices().is_some() {
+            return Ok((device_roles::roles(self), buffers));
+        }
         let passes = 0..sharding.map_or(1, |sharding| sharding.passes.len());
         let worker = Role {
             name: "worker".into(),
             ranks: Members::range(0, job.workers),
             tasks: Tasks::new(self, 0, passes).run(),
         };
-        if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
-            return Ok((devices::apart(&worker, graph.mesh.size(Axis::Learner)), buffers));
-        }
         Ok((vec![worker], buffers))
     }
 }
@@ -192,10 +193,10 @@ fn chain_of_layers(model: &Model) -> (Vec<Vec<LayerId>>, Vec<Option<usize>>) {
     (chains, chain_of)
 }
 
-/// Dedicated servers take part in every exchange of the workers, and do nothing else.
+/// Dedicated servers take part in the exchanges that they serve, and do nothing else.
 fn server(worker: &Role, ranks: Members, limit: u32) -> Role {
-    let mut tasks: Vec<Task> =
-        worker.exchanges().map(|(id, _)| Task { after: Vec::new(), ..worker.tasks[id].clone() }).collect();
+    let served = worker.exchanges().filter(|(_, exchange)| exchange.algorithm.servers() > 0);
+    let mut tasks: Vec<Task> = served.map(|(id, _)| Task { after: Vec::new(), ..worker.tasks[id].clone() }).collect();
     limit_exchanges(&mut tasks, limit, |task| matches!(task.op, Op::Exchange(_)));
     Role { name: "server".into(), ranks, tasks }
 }

@@ -1,6 +1,8 @@
 //! `Members`: lists the ranks of a group: at equal distances along the axes that it extends over, and
 //! dedicated servers.
 
+use std::sync::Arc;
+
 use crate::RankRange;
 
 /// Ranks that take part in an exchange, in the order of their member numbers; dedicated servers come last.
@@ -19,12 +21,21 @@ pub struct Members {
     /// The same along outer axes, inner ones first.
     outer: Vec<(u32, u32)>,
     servers: RankRange,
+    /// All of them in ascending order, where they are not at equal distances.
+    listed: Option<Arc<[u32]>>,
 }
 
 impl Members {
     /// `count` ranks from `first` on.
     pub fn range(first: u32, count: u32) -> Members {
-        Members { first, inner: (count, 1), outer: Vec::new(), servers: RankRange { first: 0, count: 0 } }
+        let servers = RankRange { first: 0, count: 0 };
+        Members { first, inner: (count, 1), outer: Vec::new(), servers, listed: None }
+    }
+
+    /// These ranks, in ascending order.
+    pub(crate) fn listed(ranks: Vec<u32>) -> Members {
+        let first = ranks.first().copied().unwrap_or(0);
+        Members { listed: Some(ranks.into()), ..Members::range(first, 0) }
     }
 
     /// Two ranks, the lower one first.
@@ -34,7 +45,7 @@ impl Members {
 
     /// Whether they are consecutive.
     pub fn is_range(&self) -> bool {
-        self.inner.1 == 1 && self.outer.is_empty() && self.servers.count == 0
+        self.inner.1 == 1 && self.outer.is_empty() && self.servers.count == 0 && self.listed.is_none()
     }
 
     /// With `count` dedicated servers from rank `first` on.
@@ -61,7 +72,8 @@ impl Members {
     }
 
     fn workers(&self) -> u32 {
-        self.outer.iter().fold(self.inner.0, |count, (size, _)| count * size)
+        let all = || self.outer.iter().fold(self.inner.0, |count, (size, _)| count * size);
+        self.listed.as_ref().map_or_else(all, |ranks| ranks.len() as u32)
     }
 
     /// The lowest rank.
@@ -81,6 +93,9 @@ impl Members {
         let workers = self.workers();
         if member >= workers {
             return self.servers.first + (member - workers);
+        }
+        if let Some(ranks) = &self.listed {
+            return ranks[member as usize];
         }
         let (mut rank, mut left) = (self.first + member % count * stride, member / count);
         for (size, stride) in &self.outer {
@@ -103,6 +118,9 @@ impl Members {
     fn member_apart(&self, rank: u32) -> Option<u32> {
         if self.servers.contains(rank) {
             return Some(self.workers() + rank - self.servers.first);
+        }
+        if let Some(ranks) = &self.listed {
+            return ranks.binary_search(&rank).ok().map(|member| member as u32);
         }
         let (mut left, mut member) = (rank.checked_sub(self.first)?, 0);
         let mut below = self.workers();

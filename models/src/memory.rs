@@ -129,8 +129,8 @@ fn in_flight(program: &Program, role: &Role) -> Result<u64, InputError> {
     let mut scratch = Vec::new();
     for (_, exchange) in role.exchanges() {
         let schedule = program.schedule(exchange, role.ranks.first())?;
-        let lanes = Program::window(exchange, &schedule).clamp(1, schedule.lanes().max(1));
-        scratch.push(u64::from(lanes) * schedule.chunk_elements() * program.element_bytes(exchange.buffer));
+        let elements = schedule.scratch_elements(Program::window(exchange, &schedule));
+        scratch.push(elements * program.element_bytes(exchange.buffer));
     }
     scratch.sort_unstable_by(|a, b| b.cmp(a));
     // As many as an iteration starts while exchanges of the one before may still be in flight.

@@ -24,7 +24,8 @@ use crate::{Axis, AxisSet, Members};
 pub struct Mesh {
     /// Outer axes first.
     axes: Vec<(Axis, u32)>,
-    /// Where nodes have unequal numbers of devices: the first rank of each node, and the number of ranks.
+    /// Where there are two axes, and coordinates on the outer one have unequal numbers of ranks: the first rank of
+    /// each, and the number of ranks.
     starts: Option<Arc<[u32]>>,
 }
 
@@ -55,9 +56,22 @@ impl Mesh {
     /// # Errors
     /// As [`Mesh::new`].
     pub fn of_nodes(sizes: &[u32]) -> Result<Mesh, InputError> {
+        Mesh::nested([Axis::Data, Axis::Device], sizes)
+    }
+
+    /// Devices with these numbers of learners: the axes `device` over devices and `learner` on them.
+    ///
+    /// # Errors
+    /// As [`Mesh::new`].
+    pub fn of_devices(sizes: &[u32]) -> Result<Mesh, InputError> {
+        Mesh::nested([Axis::Device, Axis::Learner], sizes)
+    }
+
+    /// An outer and an inner axis; by coordinate on the outer one, the size of the inner one.
+    fn nested([outer, inner]: [Axis; 2], sizes: &[u32]) -> Result<Mesh, InputError> {
         let each = sizes.first().copied().unwrap_or(0);
-        let nodes = u32::try_from(sizes.len()).unwrap_or(u32::MAX);
-        let equal = Mesh::new(&[(Axis::Data, nodes), (Axis::Device, each)])?;
+        let count = u32::try_from(sizes.len()).unwrap_or(u32::MAX);
+        let equal = Mesh::new(&[(outer, count), (inner, each)])?;
         if sizes.iter().all(|size| *size == each) {
             return Ok(equal);
         }
@@ -67,8 +81,8 @@ impl Mesh {
             starts.push(end.ok_or_else(|| {
                 InputError::flag(
                     "ranks",
-                    format!("{size} on a node"),
-                    "every node needs a rank, and all nodes at most 2^32 - 1",
+                    format!("{size} on a {outer}"),
+                    "each needs a rank, and all together at most 2^32 - 1",
                 )
             })?);
         }
@@ -83,10 +97,12 @@ impl Mesh {
         }
     }
 
-    /// Ranks along an axis, 1 along one that the mesh does not have; along unequal nodes, those of the largest.
+    /// Ranks along an axis, 1 along one that the mesh does not have; where numbers are unequal, the largest.
     pub fn size(&self, axis: Axis) -> u32 {
         match (&self.starts, axis) {
-            (Some(starts), Axis::Device) => starts.windows(2).map(|node| node[1] - node[0]).max().unwrap_or(1),
+            (Some(starts), axis) if axis == self.axes[1].0 => {
+                starts.windows(2).map(|part| part[1] - part[0]).max().unwrap_or(1)
+            }
             _ => self.axes.iter().find(|(other, _)| *other == axis).map_or(1, |(_, size)| *size),
         }
     }
@@ -105,11 +121,8 @@ impl Mesh {
     pub fn coordinate(&self, axis: Axis, rank: u32) -> u32 {
         if let Some(starts) = &self.starts {
             let node = node_of(starts, rank);
-            return match axis {
-                Axis::Data => node as u32,
-                Axis::Device => rank - starts[node],
-                _ => 0,
-            };
+            let [outer, inner] = [0, 1].map(|at| axis == self.axes[at].0);
+            return if outer { node as u32 } else { u32::from(inner) * (rank - starts[node]) };
         }
         self.strided().find(|(other, ..)| *other == axis).map_or(0, |(_, size, stride)| rank / stride % size)
     }
@@ -126,16 +139,28 @@ impl Mesh {
 
     /// Whether the ranks form groups along `axes`. Nodes with unequal numbers of devices form none along `data` alone.
     pub fn has_groups(&self, axes: AxisSet) -> bool {
-        self.starts.is_none() || !axes.contains(Axis::Data) || axes.contains(Axis::Device)
+        self.starts.is_none() || !axes.contains(self.axes[0].0) || axes.contains(self.axes[1].0)
+    }
+
+    /// The ranks whose coordinate on `axis`, the innermost, is 0, and the others.
+    pub(crate) fn first_along(&self, axis: Axis) -> (Members, Option<Members>) {
+        let each = self.size(axis);
+        if self.starts.is_some() {
+            let (first, others) = (0..self.ranks()).partition(|rank| self.coordinate(axis, *rank) == 0);
+            return (Members::listed(first), Some(Members::listed(others)));
+        }
+        let blocks = (self.ranks() / each, each);
+        let others = (each > 1).then(|| Members::along(1, [blocks, (each - 1, 1)].into_iter()));
+        (Members::along(0, [blocks].into_iter()), others)
     }
 
     /// The form of the groups along `axes`.
     fn along(&self, axes: AxisSet) -> Along<'_> {
-        match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
-            (None, ..) => Along::Strides,
-            (Some(_), true, _) => Along::Everyone,
-            (Some(starts), false, true) => Along::Nodes(starts),
-            (Some(_), false, false) => Along::Nothing,
+        let Some(starts) = &self.starts else { return Along::Strides };
+        match [0, 1].map(|at| axes.contains(self.axes[at].0)) {
+            [true, _] => Along::Everyone,
+            [false, true] => Along::Nodes(starts),
+            [false, false] => Along::Nothing,
         }
     }
 
@@ -240,7 +265,7 @@ impl FromStr for Mesh {
 impl fmt::Display for Mesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |(axis, size): &(Axis, u32)| match (&self.starts, axis) {
-            (Some(starts), Axis::Device) => {
+            (Some(starts), axis) if *axis == self.axes[1].0 => {
                 let sizes: Vec<String> = starts.windows(2).map(|node| (node[1] - node[0]).to_string()).collect();
                 format!("{axis}={}", sizes.join("+"))
             }
@@ -311,6 +336,10 @@ mod tests {
         let alone = AxisSet::of(&[Axis::Tensor]);
         assert_eq!((mesh.group_count(alone), mesh.group_of(alone, 4)), (6, Members::range(4, 1)));
         assert_eq!(Mesh::of_nodes(&[2, 2]), Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]));
+        let learners = Mesh::of_devices(&[2, 1, 3]).unwrap();
+        let (first, others) = learners.first_along(Axis::Learner);
+        assert_eq!((learners.to_string().as_str(), learners.coordinate(Axis::Learner, 5)), ("device=3,learner=2+1+3", 2));
+        assert_eq!([first, others.unwrap()].map(|members| members.iter().collect::<Vec<_>>()), [[0, 2, 3], [1, 4, 5]]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::{Exchange, Op, Program, Role, TaskId};
+use crate::{After, Exchange, Op, Program, Role, Stream, Task, TaskId};
 
 /// A dependency of a task on another of its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,13 @@ impl Role {
     /// How often a task runs in an iteration.
     pub fn runs_of(&self, task: TaskId) -> u32 {
         self.loop_of(task).map_or(1, |(_, count)| count)
+    }
+
+    /// Whether the compute stream waits, in an iteration, for the run of `task` in the one before: an iteration may then
+    /// begin although that run, an exchange, has not started yet.
+    pub fn is_awaited_next(&self, task: TaskId) -> bool {
+        let waits = |other: &Task| other.stream == Stream::Compute && other.after.contains(&After { task, lag: 1 });
+        self.tasks.iter().any(waits)
     }
 
     /// The loops of all its tasks, found once.

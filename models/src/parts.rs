@@ -21,7 +21,7 @@ impl Program {
     }
 
     /// What `rank` of a role has of a declared buffer: its parts where formulas shard the buffer, as ranges in
-    /// ascending order that do not touch; else all.
+    /// ascending order that do not touch; all where a task names the buffer, else nothing.
     pub fn kept_of(&self, role: &Role, rank: u32, buffer: Buffer) -> Vec<Range<u64>> {
         let shares = |task: &Task| match &task.op {
             Op::Elementwise(of) if of.formula.buffers().contains(&buffer) && !of.shared.is_empty() => {
@@ -30,7 +30,10 @@ impl Program {
             _ => None,
         };
         let (parts, all) = (role.tasks.iter().filter_map(shares).collect::<Vec<_>>(), 0..self.elements(buffer));
-        if parts.is_empty() { vec![all] } else { merged(parts) }
+        match parts.is_empty() {
+            true if role.names(buffer) => vec![all],
+            _ => merged(parts),
+        }
     }
 
     /// The part of `range` of a rank among those along `axes`; of the range rounded up to equal parts where

@@ -279,8 +279,8 @@ impl Program {
             return Members::two(members.rank(low), members.rank(high));
         }
         match self.ranks() - self.workers() {
-            0 => members,
-            servers => members.and_servers(self.workers(), servers),
+            servers if servers > 0 && exchange.algorithm.servers() > 0 => members.and_servers(self.workers(), servers),
+            _ => members,
         }
     }
 
@@ -327,9 +327,16 @@ impl Program {
     /// The nodes of the members of an exchange: by coordinates on its node axes, or by machines where the algorithm
     /// asks for them.
     pub(crate) fn nodes_of(&self, exchange: &Exchange, members: &Members) -> Group {
-        let each = exchange.node_axes.iter().map(|axis| self.mesh.size(axis)).product::<u32>();
         match &self.machines {
-            _ if !exchange.node_axes.is_empty() => Group::nodes(&vec![each; (members.count() / each) as usize]),
+            _ if !exchange.node_axes.is_empty() => {
+                let ranks: Vec<u32> = members.iter().collect();
+                let node = |rank: u32| match rank.checked_sub(self.workers()) {
+                    None => (self.mesh.group_number(exchange.node_axes, rank), 0),
+                    Some(server) => (u32::MAX, server),
+                };
+                let nodes = ranks.chunk_by(|one, next| node(*one) == node(*next));
+                Group::nodes(&nodes.map(|node| node.len() as u32).collect::<Vec<u32>>())
+            }
             Some(machines) if exchange.algorithm.by_nodes() => {
                 let sum = |end: &mut u32, size: &u32| {
                     *end += size;

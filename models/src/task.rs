@@ -52,7 +52,8 @@ pub enum Stream {
     Compute,
     /// Exchanges; several may be in flight, each starts when what it is `after` is done.
     Exchange,
-    /// Receives from other stages of a pipeline, posted ahead of the sends: exchanges in their own order.
+    /// Receives from other stages of a pipeline, posted ahead of the sends, and models that the first learner of a device
+    /// delivers to the others: exchanges in their own order.
     Receive,
     /// Reads samples from storage, ahead of the compute stream; one batch after the other.
     Read,

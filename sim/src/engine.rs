@@ -62,7 +62,7 @@ use whole::Wholes;
 pub(crate) use whole::seconds_of;
 
 /// The cost of a compute task: the class of its activity and its work in seconds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Job {
     pub(crate) class: ClassId,
     pub(crate) seconds: f64,

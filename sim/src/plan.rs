@@ -4,12 +4,15 @@
 //! wait in exactly that one, and the deadlock can be named.
 
 mod apart;
+mod cursor;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_models::{AxisSet, Exchange, Loops, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
+
+pub(crate) use cursor::Cursor;
 
 /// Bytes of an element of a collective alone.
 pub(crate) const FP32_BYTES: u64 = 4;
@@ -31,6 +34,8 @@ pub(crate) struct RolePlan {
     pub(crate) reads_ahead: u32,
     /// Whether no exchange is in a `Repeat`.
     pub(crate) repeats_alone: bool,
+    /// Iterations that may begin while the receives of earlier ones have not started: 1 where passes wait for them.
+    pub(crate) receives_late: u32,
 }
 
 /// One task.
@@ -70,7 +75,7 @@ impl ExchangeGroups {
 }
 
 /// A task's position in its stream.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) task: u32,
     /// At the end of a `Repeat`'s part of this stream: where the part begins, and how often it runs.
@@ -79,14 +84,6 @@ pub(crate) struct Slot {
     pub(crate) claims: bool,
     /// In the list of a pipeline's stage: its micro-batch.
     micro_batch: Option<u32>,
-}
-
-/// The position of a rank's stream: the next run of which task.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    pub(crate) iteration: u32,
-    pub(crate) repetition: u32,
-    pub(crate) position: u32,
 }
 
 /// An exchange among all members of a group.
@@ -138,35 +135,6 @@ impl RolePlan {
     /// Whether its ranks claim batches.
     pub(crate) fn claims(&self) -> bool {
         self.compute.iter().any(|slot| slot.claims)
-    }
-}
-
-impl Cursor {
-    /// The task that comes next; there is always one, unless the stream is empty.
-    pub(crate) fn task(self, stream: &[Slot]) -> Option<u32> {
-        stream.get(self.position as usize).map(|slot| slot.task)
-    }
-
-    /// Advances by one run, into the next iteration where this one ends.
-    pub(crate) fn step(&mut self, stream: &[Slot]) {
-        match stream[self.position as usize].repeat {
-            Some((first, count)) if self.repetition + 1 < count => {
-                self.repetition += 1;
-                self.position = first;
-            }
-            at_end => {
-                // Inside a body the repetition continues; after it counting starts again.
-                let listed = stream[self.position as usize].micro_batch.is_some();
-                self.position += 1;
-                let next = stream.get(self.position as usize).and_then(|slot| slot.micro_batch);
-                if at_end.is_some() || listed || next.is_some() {
-                    self.repetition = next.unwrap_or(0);
-                }
-            }
-        }
-        if self.position as usize == stream.len() {
-            *self = Cursor { iteration: self.iteration + 1, repetition: 0, position: 0 };
-        }
     }
 }
 
@@ -255,6 +223,7 @@ impl Plan {
             input: Default::default(),
             reads_ahead: 0,
             repeats_alone: true,
+            receives_late: 0,
         };
         let (algorithm, apart) = (algorithm.clone(), Some(Apart::AtOnce));
         Plan {
@@ -311,14 +280,17 @@ fn role_plan(role: &Role, simulated: u32, groups: &[Option<ExchangeGroups>]) -> 
             },
         }
     };
+    let receive = stream(role, &loops, Stream::Receive);
+    let receives_late = receive.iter().all(|slot| role.is_awaited_next(slot.task as usize));
     RolePlan {
+        receives_late: receives_late.into(),
         ranks: role.ranks.iter().take_while(|rank| *rank < simulated).collect(),
         tasks: role.tasks.iter().enumerate().map(task).collect(),
         compute: stream(role, &loops, Stream::Compute),
         reads_ahead: role.batches_ahead().unwrap_or(0),
         repeats_alone: !role.exchanges().any(|(id, _)| loops.loop_of(id).is_some()),
         exchange: stream(role, &loops, Stream::Exchange),
-        receive: stream(role, &loops, Stream::Receive),
+        receive,
         synchronisation: stream(role, &loops, Stream::Synchronisation),
         input: Stream::INPUT.map(|of| stream(role, &loops, of)),
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use lockstep_experiment::default_method;
 use lockstep_models::{Graph, Job, LayerId, LayoutRow, Mesh, Model, Strategy};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
@@ -37,7 +38,7 @@ pub(super) struct ModelsLayouts {
     /// Micro-batches per step and rank
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive, allow_hyphen_values = true)]
     accumulate: u32,
-    /// Learners on each device, for strategies with reference models
+    /// Learners on each device, for strategies that average learners' models
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive, allow_hyphen_values = true)]
     learners: u32,
     /// Ranks on each node, for strategies whose nodes share samples; by default all of them
@@ -65,6 +66,7 @@ impl ModelsLayouts {
             strategy: self.strategy.clone(),
             accumulate: self.accumulate,
             learners: self.learners,
+            algorithm: default_method(self.learners),
             node_sizes: Some(vec![each; (ranks / each) as usize]),
             mesh: self.mesh.clone(),
             ..Job::new(Arc::new(model), ranks, 1)

@@ -96,7 +96,7 @@ pub(super) fn render(rows: &[(Collective, CollectiveRow)]) -> String {
 /// nccl-tests' description of a collective: its operation, its root, and into how many parts it divides the elements.
 fn signature(collective: &Collective, ranks: u32) -> (&'static str, Option<u32>, u32) {
     match collective {
-        Collective::AllReduce | Collective::AllReduceOfNodes => ("sum", None, 1),
+        Collective::AllReduce | Collective::AllReduceToLeaders => ("sum", None, 1),
         Collective::Reduce { root } => ("sum", Some(*root), 1),
         Collective::ReduceScatter | Collective::ReduceScatterV { .. } => ("sum", None, ranks),
         Collective::Broadcast { root } => ("none", Some(*root), 1),

@@ -11,7 +11,8 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Averaging, Axis, Claim, Model, Optimizer, Program, RunLength};
+use lockstep_models::{Averaging, Axis, AxisSet, Claim, Exchange, Model, Optimizer, Program, RunLength};
+use lockstep_topology::Collective;
 
 use super::{gradients, summed_in_order};
 
@@ -39,9 +40,9 @@ pub(super) fn train(
     let mut z = replica.parameters()?;
     let mut z_prev: Option<Vec<f32>> = None;
     let mut w = vec![z.clone(); k as usize];
-    let each = program.mesh.size(Axis::Learner);
+    let with_references = averaging.reference_alpha.is_some();
     // The first device's is z, and its entry here is unused.
-    let mut r = vec![z.clone(); (k / each) as usize];
+    let mut r = vec![z.clone(); program.mesh.size(Axis::Device) as usize];
     for step in 0..steps {
         let rate = optimizer.rate(u64::from(step), &run_length) as f32;
         let decays = decays(&program.model, optimizer);
@@ -65,17 +66,17 @@ pub(super) fn train(
                 let gradient = gradients(program, program.gradient_samples(), &mut replica)?;
                 (0..elements).for_each(|i| g[i] = rate * (gradient[i] + decays[i] * w[i]));
             }
-            let device = (learner / each) as usize;
+            let device = if with_references { program.device_of(learner) as usize } else { 0 };
             let consensus = if device == 0 { &z } else { &r[device] };
             let own: Vec<f32> = (0..elements).map(|i| alpha * (w[i] - consensus[i])).collect();
             (0..elements).for_each(|i| w[i] = w[i] - g[i] - own[i]);
             c.push(own);
         }
-        let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);
+        let on_device = |exchange: &Exchange| with_references && exchange.axes == LEARNERS;
         if let Some(alpha) = averaging.reference_alpha {
             c = differences_of_devices(program, alpha as f32, c, &z, &mut r)?;
         }
-        let sum = summed_in_order(program, exchanges.filter(|exchange| program.group_count(exchange) == 1), &c)?;
+        let sum = summed_in_order(program, sums(program, |exchange| !on_device(exchange)), &c)?;
         let old = z.clone();
         for i in 0..elements {
             z[i] += sum[i];
@@ -88,8 +89,17 @@ pub(super) fn train(
     Ok(z)
 }
 
-/// The difference that each device contributes, in the place of its first learner: on the first device its learners'
-/// differences; elsewhere the difference of its reference model, which is updated.
+/// The learners of a device; of all, where none shares its device.
+const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
+
+/// The sums of the first learner that `which` selects.
+fn sums(program: &Program, which: impl Fn(&Exchange) -> bool) -> impl Iterator<Item = &Exchange> {
+    let all = program.roles[0].exchanges().map(|(_, exchange)| exchange);
+    all.filter(move |exchange| exchange.collective != Collective::Broadcast { root: 0 } && which(exchange))
+}
+
+/// The difference that each device contributes: on the first device its learners' differences; elsewhere the difference
+/// of its reference model, which is updated.
 fn differences_of_devices(
     program: &Program,
     alpha: f32,
@@ -99,15 +109,14 @@ fn differences_of_devices(
 ) -> Result<Vec<Vec<f32>>, ExecError> {
     let mut handed_on = Vec::new();
     for ((device, r), c) in r.iter_mut().enumerate().zip(c.chunks(program.mesh.size(Axis::Learner) as usize)) {
-        let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);
-        let mut own = summed_in_order(program, exchanges.filter(|exchange| program.group_count(exchange) > 1), c)?;
+        let mut own = summed_in_order(program, sums(program, |exchange| exchange.axes == LEARNERS), c)?;
         if device > 0 {
             for i in 0..z.len() {
                 let sum = std::mem::replace(&mut own[i], alpha * (r[i] - z[i]));
                 r[i] = (r[i] + sum) - own[i];
             }
         }
-        handed_on.extend(vec![own; c.len()]);
+        handed_on.push(own);
     }
     Ok(handed_on)
 }

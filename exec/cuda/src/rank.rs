@@ -119,7 +119,7 @@ pub(crate) struct Rank<A> {
     /// Elements of a micro-batch's arena.
     elements: usize,
     poison: bool,
-    /// Whether the results of exchanges are read by averaging alone, so that passes need not wait for them.
+    /// Whether the results of exchanges are read by learners' formulas alone, so that passes need not wait for them.
     averages: bool,
     /// Commands collected for the compute stream.
     gathered: Vec<Command>,

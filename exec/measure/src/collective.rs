@@ -153,7 +153,8 @@ impl PreparedCollective {
         match collective {
             // A dedicated server's own buffer is not part of the result.
             _ if member >= self.contributors() => 0,
-            Collective::AllReduce | Collective::AllReduceOfNodes => differ(0..elements, &sum),
+            Collective::AllReduce | Collective::AllReduceToLeaders if !self.schedule.receives(member) => 0,
+            Collective::AllReduce | Collective::AllReduceToLeaders => differ(0..elements, &sum),
             Collective::ReduceScatter | Collective::ReduceScatterV { .. } => differ(block(member), &sum),
             Collective::AllGather | Collective::AllGatherV { .. } => {
                 (0..self.contributors()).map(|m| differ(block(m), &|e| value(m, e))).sum()

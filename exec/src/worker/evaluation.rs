@@ -15,6 +15,8 @@ use crate::whole::{assemble, mean_statistics};
 
 /// Kind of the messages that carry rank 0's decision.
 const RUN_CONTROL: u32 = 7;
+/// Kind of the messages that carry the average model to the other learners of a device.
+const AVERAGE: u32 = 16;
 
 impl Worker<'_> {
     /// Evaluates the model after `done` steps since training began, if one is scheduled, and returns the decision that
@@ -50,6 +52,26 @@ impl Worker<'_> {
         self.flight.end(record, self.now());
         // Which epochs are the last ones of a run that ends at its target is known only when it ends.
         Ok((evaluation.filter(|_| due || aims), control))
+    }
+
+    /// Restarts the learner from the average model, which the first learner of its device has.
+    pub(super) fn restart(&mut self) -> Result<(), ExecError> {
+        let (program, rank) = (self.setup.program, self.transport.rank().0);
+        let learners = program.learners_beside(rank);
+        let average = match program.shared_models(rank) {
+            Some(shared) => {
+                let average = self.memory.model(shared.average)?;
+                for other in learners.iter().filter(|other| *other != rank) {
+                    control::send_elements(self.transport, Rank(other), AVERAGE, average.clone())?;
+                }
+                average
+            }
+            None => {
+                let elements = program.model.parameter_elements() as usize;
+                control::receive_elements(self.transport, Rank(learners.first()), AVERAGE, elements)?
+            }
+        };
+        Ok(self.memory.restart(program, rank, &average)?)
     }
 
     /// Evaluates the model (with learners, the average model) with the mean of the workers' running statistics; the

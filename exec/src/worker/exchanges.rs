@@ -31,6 +31,8 @@ pub(super) struct Slot {
     each: u32,
     ready: Time,
     start: Time,
+    /// Whether a task of the rank's compute stream waits for the run of the iteration before.
+    is_awaited: bool,
     /// Its number in the flight recorder.
     record: u64,
 }
@@ -51,6 +53,12 @@ impl Slot {
     /// The number of runs in `iterations`.
     pub(super) fn until(&self, iterations: u32) -> u32 {
         iterations * self.each
+    }
+
+    /// Whether the rank may begin iteration `iteration`: the exchange has started in all before it, or its own passes
+    /// will wait until it has.
+    pub(super) fn keeps_up(&self, iteration: u32) -> bool {
+        self.started + if self.is_awaited { self.each } else { 0 } >= self.until(iteration)
     }
 
     /// Its part of the buffer in the latest run.
@@ -126,6 +134,7 @@ impl Worker<'_> {
             each: self.needs[task].1,
             ready: Time::ZERO,
             start: Time::ZERO,
+            is_awaited: self.role.is_awaited_next(task),
             record: 0,
         });
         Ok(())

@@ -31,7 +31,7 @@ impl Worker<'_> {
     /// Whether no exchange is in flight and every iteration that was begun is synchronized.
     pub(super) fn is_idle(&self) -> bool {
         let synchronised = self.beside.tasks.is_empty() || self.beside.iteration >= self.granted;
-        synchronised && self.slots.iter().all(|slot| !slot.running)
+        synchronised && self.slots.iter().all(|slot| !slot.running && slot.started == slot.until(self.iteration))
     }
 
     /// Runs the tasks of the synchronisation stream that are ready; returns whether there were any.

@@ -60,8 +60,8 @@ impl Worker<'_> {
     fn own_values(&mut self, exchange: &Exchange) -> Result<Vec<f32>, ExecError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
         if exchange.buffer == Periodic::REFERENCES {
-            let shared = program.shared_models(rank).filter(|_| rank > 0 && program.sends_reference(rank));
-            return Ok(shared.map(|shared| self.memory.model(shared.consensus)).transpose()?.unwrap_or_default());
+            let reference = program.shared_models(rank).and_then(|shared| shared.reference);
+            return Ok(reference.map(|model| self.memory.model(model)).transpose()?.unwrap_or_default());
         }
         let replica = self.memory.trained();
         Ok(match exchange.buffer {

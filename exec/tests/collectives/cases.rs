@@ -26,7 +26,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
     let parts: Arc<[u64]> = (0..u64::from(members)).map(|i| (i * 11 + 2) % 7 * 9).collect();
     let collectives = [
         Collective::AllReduce,
-        Collective::AllReduceOfNodes,
+        Collective::AllReduceToLeaders,
         Collective::ReduceScatter,
         Collective::AllGather,
         Collective::Broadcast { root: last },
@@ -57,7 +57,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
                     };
                     let Ok(schedule) = Schedule::new(collective, algorithm, &group, elements, chunk) else { continue };
                     let window = if window == 0 { schedule.window() } else { window };
-                    let sums = matches!(collective, Collective::AllReduce | Collective::AllReduceOfNodes);
+                    let sums = matches!(collective, Collective::AllReduce | Collective::AllReduceToLeaders);
                     let summed = sums && members < 6 && elements < 100;
                     let reduction_order = summed.then(|| check(&schedule).unwrap());
                     cases.push(Case {
@@ -134,7 +134,8 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Runni
     };
     match schedule.collective() {
         _ if member >= schedule.contributors() => {}
-        Collective::AllReduce | Collective::AllReduceOfNodes => match &case.reduction_order {
+        Collective::AllReduceToLeaders if !schedule.receives(member) => {}
+        Collective::AllReduce | Collective::AllReduceToLeaders => match &case.reduction_order {
             Some(reduction_order) => {
                 for (range, id) in reduction_order.ranges() {
                     for e in range {

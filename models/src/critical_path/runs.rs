@@ -120,7 +120,8 @@ impl<'a> Runs<'a> {
                 }
             }
         }
-        // An iteration begins when the one before is computed and its exchanges have started.
+        // An iteration begins when the one before is computed and its exchanges have started, but for those that its own
+        // passes wait for.
         let earlier = other.get(&span.rank).into_iter().flatten().copied();
         let earlier = earlier.filter(|other| self.spans[*other].iteration < span.iteration);
         match task.stream {

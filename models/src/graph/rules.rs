@@ -2,6 +2,8 @@
 
 mod elementwise;
 
+use lockstep_topology::Collective;
+
 use super::{NodeWork, Tensor};
 use crate::layout::transition;
 use crate::{Axis, AxisLayout, Dimension, Pass};
@@ -31,7 +33,8 @@ impl Rule<'_> {
             if collective.is_some() && axes.is_empty() {
                 return false;
             }
-            let led = || transition(*from, *to).as_ref().map(Option::as_ref) == Some(collective);
+            let collective = collective.map(|collective| on_axis(collective, self.axis));
+            let led = || transition(*from, *to) == Some(collective.clone());
             // On other axes each tensor of a bucket keeps its layout.
             return if axes.contains(self.axis) {
                 led() && all(inputs, *from) && all(outputs, *to)
@@ -63,6 +66,15 @@ impl Rule<'_> {
                 fits.then_some((name, *tensor))
             })
         })
+    }
+}
+
+/// What a collective does along one of its axes: the learners of a device, which are a node, sum to the first of them.
+fn on_axis(collective: &Collective, axis: Axis) -> Collective {
+    match collective {
+        Collective::AllReduceToLeaders if axis == Axis::Learner => Collective::Reduce { root: 0 },
+        Collective::AllReduceToLeaders => Collective::AllReduce,
+        other => other.clone(),
     }
 }
 

@@ -58,6 +58,7 @@ impl Tensor {
             Tensor::Difference => "difference",
             Tensor::Average => "average model",
             Tensor::Reference => "reference model",
+            Tensor::Consensus => "delivered model",
         }
     }
 }

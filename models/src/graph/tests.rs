@@ -195,6 +195,23 @@ fn computed(pass: Pass, by_channel: bool, weight: &Matrix, x: &Matrix, d_y: &Mat
     }
 }
 
+/// A sum towards leaders ends at the first learner of a device, and on every device.
+#[test]
+fn learners_of_a_device_are_a_node() {
+    let axes = AxisSet::of(&[Axis::Device, Axis::Learner]);
+    let work = NodeWork::Collective { collective: Collective::AllReduceToLeaders, axes, range: 0..1 };
+    for (axis, gives, allowed) in [
+        (Axis::Learner, AxisLayout::First, true),
+        (Axis::Learner, AxisLayout::Replicated, false),
+        (Axis::Device, AxisLayout::Replicated, true),
+        (Axis::Device, AxisLayout::First, false),
+    ] {
+        let rule = Rule { work: &work, axis, by_channel: false };
+        let (takes, gives) = ((Tensor::Difference, AxisLayout::Partial), (Tensor::Difference, gives));
+        assert_eq!(rule.allows(&[takes], &[gives]), allowed, "{axis}: {}", gives.1);
+    }
+}
+
 proptest! {
     /// With layouts that a rule allows, ranks compute on their parts, and the results joined by the output's layout are
     /// the whole.
@@ -309,6 +326,13 @@ proptest! {
         prop_assert!(!allows(&differ, &from(partial, same), (Tensor::Difference, partial)), "each would count z");
         prop_assert!(allows(&moves, &[(Tensor::Difference, same)], (Tensor::Average, same)));
         prop_assert!(!allows(&moves, &[(Tensor::Difference, partial)], (Tensor::Average, same)), "it must be summed");
+        // The first learner may move it alone, from a sum that it has, and then no other has the result.
+        let first = AxisLayout::First;
+        for (takes, gives, allowed) in
+            [(first, first, true), (same, first, true), (first, same, false), (partial, first, false), (own, first, false)]
+        {
+            prop_assert_eq!(allows(&moves, &[(Tensor::Difference, takes)], (Tensor::Average, gives)), allowed);
+        }
     }
 
     /// A transition's collective changes the parts, but not the tensor that they form.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use lockstep_topology::Collective;
+use lockstep_topology::{Algorithm, Collective};
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
@@ -15,8 +15,8 @@ use super::{Lowering, bucket_name, devices};
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::program::chain_name;
 use crate::{
-    After, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer, Pass, Phase,
-    Sharding, Stream, Task, TaskId,
+    After, Axis, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer, Pass,
+    Phase, Sharding, Stream, Task, TaskId,
 };
 
 /// The tasks of a role, as far as they are built.
@@ -30,19 +30,34 @@ pub(super) struct Tasks<'a> {
     task_of: Vec<Option<TaskId>>,
     /// By node: whether it belongs to another stage.
     pub(super) left_out: Vec<bool>,
+    /// By node: whether the first rank along an axis does it for this one, which waits for what it has of its inputs.
+    done_by_first: Vec<bool>,
 }
 
 impl<'a> Tasks<'a> {
     /// No tasks yet, of ranks from `rank` on that take part in some passes.
     pub(super) fn new(of: Lowering<'a>, rank: u32, passes: Range<usize>) -> Tasks<'a> {
         let count = of.graph.dag.node_count();
-        Tasks { of, rank, passes, list: Vec::new(), task_of: vec![None; count], left_out: vec![false; count] }
+        let [left_out, done_by_first] = [(); 2].map(|()| vec![false; count]);
+        Tasks { of, rank, passes, list: Vec::new(), task_of: vec![None; count], left_out, done_by_first }
+    }
+
+    /// The same of ranks that are not the first along `axis`: without the nodes that only the first one can run.
+    pub(super) fn of_others(of: Lowering<'a>, axis: Axis, passes: Range<usize>) -> Tasks<'a> {
+        let dag = &of.graph.dag;
+        let alone = |node: NodeIndex| {
+            let changes = matches!(&dag[node].work, NodeWork::Collective { axes, .. } if axes.contains(axis));
+            !changes && dag.edges(node).any(|edge| edge.weight().layout.on(axis) == AxisLayout::First)
+        };
+        let done_by_first = dag.node_indices().map(alone).collect();
+        Tasks { done_by_first, ..Tasks::new(of, 0, passes) }
     }
 
     /// The nodes of these scopes in the order of the graph.
     pub(super) fn of_scope(&self, scopes: &[Scope]) -> Vec<NodeIndex> {
         let dag = &self.of.graph.dag;
-        let wanted = |node: &NodeIndex| scopes.contains(&dag[*node].scope) && !self.left_out[node.index()];
+        let has = |node: &NodeIndex| !self.left_out[node.index()] && !self.done_by_first[node.index()];
+        let wanted = |node: &NodeIndex| scopes.contains(&dag[*node].scope) && has(node);
         dag.node_indices().filter(wanted).collect()
     }
 
@@ -109,9 +124,13 @@ impl<'a> Tasks<'a> {
         }
         // In a node's table each exchange waits for the one before anyway, as a blocking library needs it.
         let activations = self.of.sharding.is_some() && !self.by_node();
+        let blocks = self.of.job.algorithms().any(Algorithm::blocks);
         let counts = |task: &Task| {
             let of_layers = |of: &Exchange| activations && matches!(of.buffer, Buffer::Declared(_));
-            matches!(&task.op, Op::Exchange(exchange) if exchange.between.is_none() && !of_layers(exchange))
+            // A device delivers a model inside itself; only a call that blocks all else must not meet it.
+            let inside = |of: &Exchange| matches!(of.collective, Collective::Broadcast { .. }) && !blocks;
+            let other = |of: &Exchange| of_layers(of) || inside(of);
+            matches!(&task.op, Op::Exchange(exchange) if exchange.between.is_none() && !other(exchange))
         };
         limit_exchanges(&mut self.list, self.of.job.concurrent_exchanges, counts);
     }
@@ -154,7 +173,10 @@ impl<'a> Tasks<'a> {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);
                 let jobs = self.list.iter().rposition(|task| matches!(task.op, Op::Host { .. }));
                 before.extend(jobs.filter(|_| self.by_node()).map(|task| After { task, lag: 0 }));
-                (Op::Exchange(exchange), Stream::Exchange, bucket_name(model, verb, range))
+                // What is delivered on a device does not hold up the sums of other buckets.
+                let delivers = matches!(collective, Collective::Broadcast { .. });
+                let stream = if delivers { Stream::Receive } else { Stream::Exchange };
+                (Op::Exchange(exchange), stream, bucket_name(model, verb, range))
             }
             NodeWork::Elementwise { of, stream } => {
                 let name = bucket_name(model, of.formula.name(), &of.range) + &self.suffix(in_pass, pass);
@@ -227,10 +249,9 @@ impl<'a> Tasks<'a> {
         let chunk = job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1));
         let whole = Exchange::new(collective.clone(), job.algorithm_along(axes).clone(), axes, buffer, range.clone());
         let whole = Exchange { shared, chunk, ..whole };
-        if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
-            devices::level(whole)
-        } else {
-            (collective.name(), whole)
+        match job.devices() {
+            Some(devices) => devices::exchange(whole, &devices),
+            None => (collective.name(), whole),
         }
     }
 
@@ -241,25 +262,23 @@ impl<'a> Tasks<'a> {
         let edges = edges.filter(|edge| edge.weight().previous_step == previous_step);
         let tasks = edges.flat_map(|edge| self.made_by(edge.source()));
         // Exchanges wait for nothing but what they name.
-        let others = tasks.filter(|task| self.list[*task].stream != stream || stream == Stream::Exchange);
+        let named = matches!(stream, Stream::Exchange | Stream::Receive);
+        let others = tasks.filter(|task| self.list[*task].stream != stream || named);
         let mut after: Vec<After> = others.map(|task| After { task, lag: u32::from(previous_step) }).collect();
         after.sort_by_key(|after| after.task);
         after.dedup();
         after
     }
 
-    /// The task of a node, or what it would have waited for where it is left out.
+    /// The task of a node, or what it would have waited for in this step where it has none.
     fn made_by(&self, node: NodeIndex) -> Vec<TaskId> {
         match self.task_of[node.index()] {
             Some(task) => vec![task],
             None if self.left_out[node.index()] => Vec::new(),
-            None => self
-                .of
-                .graph
-                .dag
-                .neighbors_directed(node, Direction::Incoming)
-                .flat_map(|from| self.made_by(from))
-                .collect(),
+            None => {
+                let edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
+                edges.filter(|edge| !edge.weight().previous_step).flat_map(|edge| self.made_by(edge.source())).collect()
+            }
         }
     }
 }

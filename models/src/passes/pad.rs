@@ -27,7 +27,7 @@ pub(crate) fn pad(mut program: Program) -> Program {
 fn pads(exchange: &Exchange, averages: bool) -> bool {
     let of_parameters = averages || !matches!(exchange.buffer, Buffer::Declared(_));
     match exchange.collective {
-        Collective::AllReduce | Collective::AllReduceOfNodes => of_parameters,
+        Collective::AllReduce | Collective::AllReduceToLeaders => of_parameters,
         Collective::ReduceScatter | Collective::AllGather => !matches!(exchange.buffer, Buffer::Declared(_)),
         _ => false,
     }

@@ -342,8 +342,8 @@ impl Job {
             return refused("strategy", self.strategy.to_string(), message);
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some());
-        // An algorithm that depends on nodes must know those that share a contribution; others are wrapped.
-        let knows = |of: &Algorithm| !of.by_nodes() || of.serves(&Collective::AllReduceOfNodes);
+        // An algorithm that depends on nodes must know that one learner of each device takes part.
+        let knows = |of: &Algorithm| !of.by_nodes() || of.serves(&Collective::AllReduceToLeaders);
         let serves = |of: &Algorithm| of.library().is_none() && of.servers() == 0 && knows(of);
         if let Some(algorithm) = self.algorithms().find(|of| two_levels && !serves(of)) {
             let message = "crosses devices by reference models, one of each: use ring, or hierarchical:ring";

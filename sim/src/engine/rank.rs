@@ -2,7 +2,8 @@
 //!
 //! The compute stream runs task by task. Exchanges start in program order among themselves, each when what it is
 //! `after` is done and its own previous run is. A rank asks the driver for its next iteration once its compute stream
-//! has finished this one and all exchanges have started; so it never runs ahead of its exchanges, and those may overlap
+//! has finished this one and all exchanges have started, but for those that the compute stream of the next one waits
+//! for; so it never runs ahead of its exchanges, and those may overlap
 //! iterations. Tasks of the synchronisation stream run as soon as what they are `after` is done, where messages are
 //! handled.
 
@@ -155,7 +156,7 @@ impl Rank {
 
     /// Whether it did all that the driver let it begin.
     pub(crate) fn finished(&self, role: &RolePlan) -> bool {
-        self.stopped && self.flights.is_empty() && self.through(role) && self.synchronised(role, self.begun)
+        self.stopped && self.flights.is_empty() && self.through(role, 0) && self.synchronised(role, self.begun)
     }
 
     /// Whether it has synchronised all iterations before `iteration`.
@@ -163,12 +164,13 @@ impl Rank {
         role.synchronisation.is_empty() || self.synchronisation.iteration >= iteration
     }
 
-    /// Whether it has computed all these, and has started all their exchanges.
-    fn through(&self, role: &RolePlan) -> bool {
-        let through = |cursor: Cursor, stream: &[Slot]| stream.is_empty() || cursor.iteration >= self.begun;
-        through(self.compute, &role.compute)
-            && through(self.exchange, &role.exchange)
-            && through(self.receive, &role.receive)
+    /// Whether it has computed all these, and has started all their exchanges, receives up to `late` iterations before.
+    fn through(&self, role: &RolePlan, late: u32) -> bool {
+        let through =
+            |cursor: Cursor, stream: &[Slot], late: u32| stream.is_empty() || cursor.iteration + late >= self.begun;
+        through(self.compute, &role.compute, 0)
+            && through(self.exchange, &role.exchange, 0)
+            && through(self.receive, &role.receive, late)
     }
 
     /// The exchange of a stream that starts next, if it can start now.
@@ -227,7 +229,7 @@ impl<F: Fluid> Engine<'_, F> {
                     let cursor = state.exchange;
                     state.exchange.step(&role.exchange);
                     self.start_exchange(rank, task, cursor)?;
-                } else if !state.stopped && state.through(role) {
+                } else if !state.stopped && state.through(role, role.receives_late) {
                     self.begin(rank)?;
                 } else {
                     break;

@@ -10,7 +10,7 @@ use lockstep_models::Span;
 use lockstep_topology::Time;
 
 use super::unit::Busy;
-use super::{Engine, Event, Job};
+use super::{Engine, Event, Job, Rank};
 use crate::fluid::Fluid;
 use crate::plan::{RolePlan, Slot};
 
@@ -47,8 +47,14 @@ impl<F: Fluid> Engine<'_, F> {
             return false;
         }
         let [mate, rank] = [mate, rank].map(|rank| &self.ranks[rank as usize]);
-        let role = &self.plan.roles[mate.role as usize];
-        let same = (mate.role, mate.jobs, mate.compute) == (rank.role, rank.jobs, rank.compute);
+        let [role, other] = [mate, rank].map(|state| &self.plan.roles[state.role as usize]);
+        let jobs = |state: &Rank, slot: &Slot| self.job_lists[state.jobs as usize][slot.task as usize];
+        let alike = || {
+            // Learners of a device differ only in what follows.
+            let [one, two] = [role, other].map(|role| part(role, rank.compute.position));
+            one == two && one.is_some_and(|(slots, _)| slots.iter().all(|slot| jobs(mate, slot) == jobs(rank, slot)))
+        };
+        let same = mate.compute == rank.compute && ((mate.role, mate.jobs) == (rank.role, rank.jobs) || alike());
         same && mate.noise.is_none() && mate.flights.is_empty() && mate.synchronised(role, mate.compute.iteration)
     }
 

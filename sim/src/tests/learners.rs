@@ -49,7 +49,8 @@ fn on(
 
 /// The spans of one rank's task by iteration.
 fn spans(prediction: &Prediction, program: &Program, rank: u32, verb: &str) -> Vec<Span> {
-    let named = |span: &&Span| span.rank == rank && program.roles[0].tasks[span.task as usize].name.starts_with(verb);
+    let role = &program.roles[program.role_of(rank)];
+    let named = |span: &&Span| span.rank == rank && role.tasks[span.task as usize].name.starts_with(verb);
     prediction.timeline.spans.iter().filter(named).copied().collect()
 }
 
@@ -73,6 +74,35 @@ fn global_synchronisation_overlaps_the_next_iterations_learning() {
             let (correct, average) =
                 (&spans(&prediction, &program, 1, "correct"), &spans(&prediction, &program, 1, "average"));
             assert!(average[i - 1].end <= correct[i].start && correct[i].end <= average[i].start);
+        }
+    }
+}
+
+/// Where learners share devices, the next iteration's learning begins as soon as its own correction has ended, whatever
+/// is still to be delivered; the next correction of a bucket waits for its delivery, and buckets for no other's.
+#[test]
+fn deliveries_overlap_the_next_iterations_learning() {
+    let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 4, &HostingRule::PerHost);
+    let (strategy, algorithm) = ("sma".parse().expect("a strategy"), "hierarchical:ring".parse().expect("one"));
+    let program = program(&Job { strategy, algorithm, learners: 2, bucket: Bucket::Layer, ..mlp(4) });
+    for learning in [1e-6, 1e-5, 1e-3] {
+        let costs = Half { learning, update: 2e-5 };
+        let prediction = on(&world, &costs, &program, Conditions::none(), &SimOptions::default());
+        for rank in 0..4 {
+            let [loads, corrects, sums, deliveries] =
+                ["load", "correct", "allreduce", "deliver"].map(|verb| spans(&prediction, &program, rank, verb));
+            let of = |spans: &[Span], i: u32| -> Vec<Span> {
+                let mut own: Vec<Span> = spans.iter().filter(|span| span.iteration == i).copied().collect();
+                own.sort_by_key(|span| span.task);
+                own
+            };
+            for i in 1..4 {
+                let (before, now) = (of(&corrects, i - 1), of(&corrects, i));
+                assert_eq!(of(&loads, i)[0].start, before.iter().map(|span| span.end).max().expect("buckets"));
+                for ((sum, delivery), correct) in of(&sums, i - 1).iter().zip(of(&deliveries, i - 1)).zip(now) {
+                    assert!(sum.end <= delivery.start && delivery.end <= correct.start);
+                }
+            }
         }
     }
 }

@@ -14,10 +14,10 @@ pub(super) struct Contract {
     pub(super) collective: Collective,
     /// Members of the group.
     pub(super) members: u32,
-    /// Members `0..contributors` get the result.
+    /// Members `0..contributors` contribute.
     pub(super) contributors: u32,
-    /// Whether each member contributes.
-    pub(super) contributes: Box<[bool]>,
+    /// Whether each of these gets the result of a collective that is not rooted.
+    pub(super) receives: Box<[bool]>,
     /// Elements of the buffer.
     pub(super) elements: u64,
     /// Lanes of each member.
@@ -35,14 +35,14 @@ impl Contract {
             | Collective::Gather { .. }
             | Collective::GatherV { .. } => self.owner(element) == member,
             Collective::Broadcast { root } | Collective::Scatter { root } => member == root,
-            _ => self.contributes[member as usize],
+            _ => member < self.contributors,
         };
         if has { ExpressionId::leaf(member) } else { ExpressionId::NOTHING }
     }
 
     /// The first member that should contribute to an expression and does not.
     fn missing(&self, id: ExpressionId, expressions: &Expressions) -> Option<u32> {
-        (0..self.contributors).find(|member| self.contributes[*member as usize] && !expressions.holds(id, *member))
+        (0..self.contributors).find(|member| !expressions.holds(id, *member))
     }
 
     /// The member whose shard holds `element`.
@@ -128,13 +128,13 @@ impl Contract {
             return fault(witness, Reason::Missing { range, contributor });
         }
         let others = if everyone { 0..self.contributors } else { 0..0 };
-        match others.into_iter().find(|member| value(*member) != result) {
+        match others.into_iter().find(|member| self.receives[*member as usize] && value(*member) != result) {
             None => Ok(result),
             Some(member) => {
                 let own = value(member);
                 let missing = self.missing(own, expressions);
                 match (missing, &self.collective) {
-                    (Some(contributor), Collective::AllReduce | Collective::AllReduceOfNodes) => {
+                    (Some(contributor), Collective::AllReduce | Collective::AllReduceToLeaders) => {
                         fault(member, Reason::Missing { range, contributor })
                     }
                     _ => fault(member, Reason::Differs { range, from: witness }),

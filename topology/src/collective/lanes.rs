@@ -51,8 +51,8 @@ pub(super) trait Lanes: fmt::Debug + Send + Sync {
         elements.div_ceil(self.roots().into()).div_ceil(chunk)
     }
 
-    /// Whether the buffer of `member` counts at the start of a sum, apart from dedicated servers.
-    fn contributes(&self, _member: u32) -> bool {
+    /// Whether `member` ends with the result of a sum that not only its root gets, apart from dedicated servers.
+    fn receives(&self, _member: u32) -> bool {
         true
     }
 }

@@ -13,9 +13,8 @@ use crate::{InputError, nearest};
 pub enum Collective {
     /// Every member ends with the sum of all contributions.
     AllReduce,
-    /// The members of a node hold one contribution in common: every member ends with the sum over nodes, each
-    /// counted once.
-    AllReduceOfNodes,
+    /// The first member of each node, its leader, ends with the sum of all contributions.
+    AllReduceToLeaders,
     /// Member `i` ends with the sum of all contributions in `shard(elements, members, i)`.
     ReduceScatter,
     /// Member `i` starts with `shard(elements, members, i)`; every member ends with all shards.
@@ -77,7 +76,7 @@ const NAMES: [&str; 12] = [
     "allgatherv",
     "scatter",
     "gather",
-    "allreduce-of-nodes",
+    "allreduce-to-leaders",
     "gatherv",
 ];
 
@@ -118,7 +117,7 @@ impl Collective {
     pub fn bus_factor(&self, members: u32) -> f64 {
         let others = f64::from(members.saturating_sub(1)) / f64::from(members.max(1));
         match self {
-            Collective::AllReduce | Collective::AllReduceOfNodes => 2.0 * others,
+            Collective::AllReduce | Collective::AllReduceToLeaders => 2.0 * others,
             Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
             _ => others,
         }
@@ -137,7 +136,7 @@ impl Collective {
             Collective::AllGatherV { .. } => NAMES[7],
             Collective::Scatter { .. } => NAMES[8],
             Collective::Gather { .. } => NAMES[9],
-            Collective::AllReduceOfNodes => NAMES[10],
+            Collective::AllReduceToLeaders => NAMES[10],
             Collective::GatherV { .. } => NAMES[11],
         }
     }
@@ -150,7 +149,7 @@ impl fmt::Display for Collective {
     }
 }
 
-/// Reads `allreduce`, `allreduce-of-nodes`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else
+/// Reads `allreduce`, `allreduce-to-leaders`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else
 /// 0), `reduce:3`, `scatter:3`, `gather:3`; collectives with counts cannot be read from a name.
 impl FromStr for Collective {
     type Err = InputError;
@@ -167,7 +166,7 @@ impl FromStr for Collective {
         };
         match name {
             "allreduce" => Ok(Collective::AllReduce),
-            "allreduce-of-nodes" => Ok(Collective::AllReduceOfNodes),
+            "allreduce-to-leaders" => Ok(Collective::AllReduceToLeaders),
             "reduce-scatter" => Ok(Collective::ReduceScatter),
             "allgather" => Ok(Collective::AllGather),
             "broadcast" => Ok(Collective::Broadcast { root }),

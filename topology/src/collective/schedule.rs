@@ -111,10 +111,15 @@ impl Schedule {
         self.contributors
     }
 
-    /// Whether the buffer of `member` counts at the start of a sum: not for a dedicated server, and where nodes have
-    /// one contribution in common only for a member that leads its node.
+    /// Whether the buffer of `member` counts at the start of a sum: not for a dedicated server.
     pub fn contributes(&self, member: u32) -> bool {
-        member < self.contributors && self.lanes.contributes(member)
+        member < self.contributors
+    }
+
+    /// Whether `member` ends with the sum of an allreduce: not a dedicated server, and where only the leaders of nodes
+    /// get it none but these.
+    pub fn receives(&self, member: u32) -> bool {
+        member < self.contributors && self.lanes.receives(member)
     }
 
     /// Whether a send copies its range when it is posted, as a library does with small messages. If not, the schedule
@@ -148,6 +153,14 @@ impl Schedule {
     /// Elements of the largest message of any lane: the scratch that a lane in flight needs.
     pub fn chunk_elements(&self) -> u64 {
         if self.split.chunks == 0 { 0 } else { self.lanes.largest_message(&self.split) }
+    }
+
+    /// Elements of scratch memory that sums need with `window` lanes in flight; a broadcast sums nothing.
+    pub fn scratch_elements(&self, window: u32) -> u64 {
+        if matches!(self.collective, Collective::Broadcast { .. }) {
+            return 0;
+        }
+        u64::from(window.clamp(1, self.lanes().max(1))) * self.chunk_elements()
     }
 
     /// Closed form: messages that `member` sends in all lanes. The table of formulas is `docs/collectives.md`.
@@ -213,7 +226,7 @@ impl Schedule {
             collective: self.collective.clone(),
             members: self.members,
             contributors: self.contributors,
-            contributes: (0..self.members).map(|member| self.contributes(member)).collect(),
+            receives: (0..self.contributors).map(|member| self.receives(member)).collect(),
             elements: self.split.elements,
             lanes: self.lanes(),
             buffered_sends: self.buffered,

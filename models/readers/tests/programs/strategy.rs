@@ -131,46 +131,92 @@ fn learners_repeat_and_claim() {
     assert_eq!(repeat(&program("sma", 4, |_| ())), None);
 }
 
+/// Koliousis et al. 2019, §4.2: a device's first learner keeps its average model, and gives it to the others in the place
+/// of their differences. Only it updates the model, and only the next correction waits.
+#[test]
+fn the_first_learner_of_a_device_averages_for_all() {
+    let program = program("sma", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, 2));
+    assert_eq!((program.roles.len(), program.mesh.to_string().as_str()), (2, "device=3,learner=2"));
+    let verbs = [&["correct", "allreduce", "average", "deliver"][..], &["correct", "allreduce", "deliver"]];
+    for ((role, verbs), ranks) in program.roles.iter().zip(verbs).zip([[0, 2, 4], [1, 3, 5]]) {
+        assert_eq!(role.ranks.iter().collect::<Vec<_>>(), ranks);
+        let names: Vec<String> = verbs.iter().map(|verb| format!("{verb} conv1..dense2")).collect();
+        assert_eq!(
+            role.tasks[11..].iter().map(|task| &task.name).collect::<Vec<_>>(),
+            names.iter().collect::<Vec<_>>()
+        );
+        let deliver = 10 + verbs.len();
+        assert_eq!(role.tasks[11].after, [After { task: deliver, lag: 1 }]);
+        assert_eq!(role.tasks[deliver].after, [After { task: deliver - 1, lag: 0 }]);
+        let exchanges: Vec<_> = role.exchanges().map(|(_, exchange)| exchange).collect();
+        assert!(exchanges.iter().all(|exchange| exchange.buffer == Averaging::DIFFERENCES));
+        assert_eq!(exchanges[1].collective, Collective::Broadcast { root: 0 });
+        for rank in role.ranks.iter() {
+            assert_eq!(program.group_of(exchanges[0], rank), Members::range(0, 6));
+            assert_eq!(program.group_of(exchanges[1], rank), Members::range(rank / 2 * 2, 2));
+        }
+    }
+    let hierarchical = self::program("sma", 6, |job| {
+        (job.learners, job.algorithm) = (2, Algorithm::hierarchical(Algorithm::ring()));
+    });
+    let sums = |program: &Program| program.roles[0].exchanges().next().unwrap().1.collective.clone();
+    let ends = [Collective::AllReduce, Collective::AllReduceToLeaders];
+    assert_eq!(
+        [sums(&program), sums(&hierarchical)],
+        ends,
+        "where an algorithm can end at the first learners, it does"
+    );
+}
+
 /// Koliousis et al. 2019, §3.3 and Fig. 6: learners of a device sum among themselves, and one of each device
 /// exchanges across.
 #[test]
 fn reference_models_are_an_intermediate_level() {
     let program = program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, 2));
-    let synchronisation = ["correct", "sum-on-device", "reference", "allreduce", "average"];
+    let synchronisation = ["correct", "sum-on-device", "reference", "allreduce", "average", "deliver"];
     assert_eq!(names(&program)[11..], synchronisation.map(|verb| format!("{verb} conv1..dense2")));
-    assert_eq!((program.roles.len(), program.mesh.to_string().as_str()), (2, "device=3,learner=2"));
-    for (role, first) in program.roles.iter().zip([0, 2]) {
-        assert_eq!((role.ranks.first(), role.ranks.count()), (first, 2 + first));
+    assert_eq!((program.roles.len(), program.mesh.to_string().as_str()), (3, "device=3,learner=2"));
+    for (role, ranks) in program.roles.iter().zip([&[0][..], &[2, 4], &[1, 3, 5]]) {
+        assert_eq!(role.ranks.iter().collect::<Vec<_>>(), ranks);
         let exchanges: Vec<_> = role.exchanges().map(|(_, exchange)| exchange).collect();
+        let collectives: Vec<_> = exchanges.iter().map(|exchange| exchange.collective.clone()).collect();
+        let [inside, out] = [Collective::AllReduceToLeaders, Collective::Broadcast { root: 0 }];
         for rank in role.ranks.iter() {
-            assert_eq!(program.group_of(exchanges[0], rank), Members::range(rank / 2 * 2, 2));
-            assert_eq!(program.group_of(exchanges[1], rank), Members::range(0, 6));
+            let of_device = Members::range(rank / 2 * 2, 2);
+            assert_eq!(program.group_of(exchanges[0], rank), of_device);
+            assert_eq!(program.group_of(exchanges[exchanges.len() - 1], rank), of_device);
         }
-        assert_eq!(
-            (&exchanges[0].collective, &exchanges[1].collective),
-            (&Collective::AllReduce, &Collective::AllReduceOfNodes)
-        );
-        assert_eq!(exchanges[1].algorithm.to_string(), "hierarchical:ring");
-        // The first device's reference is the average model.
-        let [correct, reference] = [11, 13].map(|task| match &role.tasks[task].op {
+        if ranks[0] == 1 {
+            assert_eq!(role.tasks.len(), 14, "others correct, sum and take what they follow");
+            assert_eq!(collectives, [inside, out]);
+            assert_eq!(role.tasks[11].after, [After { task: 13, lag: 1 }]);
+            assert_eq!(role.tasks[13].after, [After { task: 12, lag: 0 }]);
+            continue;
+        }
+        assert_eq!(collectives, [inside, Collective::AllReduce, out]);
+        assert_eq!(program.group_of(exchanges[1], ranks[0]).iter().collect::<Vec<_>>(), [0, 2, 4]);
+        assert_eq!(exchanges[1].algorithm.to_string(), "ring");
+        let [correct, reference, average] = [11, 13, 15].map(|task| match &role.tasks[task].op {
             Op::Elementwise(of) => of,
             other => panic!("{other:?} is not a formula"),
         });
-        assert_eq!(reference.range.is_empty(), first == 0);
-        let towards = if first == 0 { Averaging::AVERAGE } else { Averaging::REFERENCE };
-        assert!(correct.formula.reads(towards) && correct.formula.buffers().len() == 4);
+        // The first device's reference is the average model.
+        let first = ranks == [0];
+        assert_eq!(reference.range.is_empty(), first);
+        assert!(correct.formula.buffers().len() == 3 && average.formula.reads(Averaging::REFERENCE) != first);
         assert_eq!((role.tasks[13].stream, role.tasks[15].stream), (Stream::Synchronisation, Stream::Synchronisation));
-        assert_eq!(role.tasks[11].after, [After { task: 13, lag: 1 }, After { task: 15, lag: 1 }]);
+        assert_eq!(role.tasks[11].after, [After { task: 16, lag: 1 }]);
         assert_eq!(role.tasks[13].after, [After { task: 12, lag: 0 }]);
         assert!(role.tasks[14].after.contains(&After { task: 13, lag: 0 }));
+        assert_eq!(role.tasks[16].after, [After { task: 15, lag: 0 }]);
     }
     let averaging = program.averaging.unwrap();
     assert_eq!((averaging.alpha, averaging.reference_alpha.unwrap()), (0.5, 1.0 / 3.0));
     assert_eq!(program.buffers.len(), 4);
     // With one device, or one learner on each, there is one level.
-    for each in [1, 6] {
+    for (each, roles) in [(1, 1), (6, 2)] {
         let one = self::program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, each));
-        assert_eq!((one.averaging.unwrap().reference_alpha, one.roles.len(), one.buffers.len()), (None, 1, 3));
+        assert_eq!((one.averaging.unwrap().reference_alpha, one.roles.len(), one.buffers.len()), (None, roles, 3));
         assert_eq!(one.averaging.unwrap().alpha, 1.0 / 6.0);
     }
 }

@@ -9,7 +9,8 @@
 //! | P and R | own | as a part it would count what is replicated once for each rank |
 //! | O, with or without others | own, partial | each rank has a version, and a sum over versions is a tensor of its own |
 //!
-//! A split is kept if all operands have it, since elements do not depend on each other. The optimizer's momentum
+//! A split is kept if all operands have it, since elements do not depend on each other. What the first rank gives alone
+//! it computes from what it has. The optimizer's momentum
 //! belongs to one model: gradients must reach it complete or sharded, tensor by tensor.
 
 use super::{COLUMNS, ELEMENTS, FEATURES, Placed, are_alike};
@@ -61,6 +62,12 @@ pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -
         return inputs.iter().all(|(_, layout)| is_part(*layout)) && are_alike(inputs, outputs);
     }
     if [FEATURES, ELEMENTS].iter().any(|split| inputs.iter().chain(outputs).all(|(_, layout)| layout == split)) {
+        return true;
+    }
+    // The first rank may compute alone, from what it has alone and what all ranks have.
+    let on_first = |layout: &AxisLayout| matches!(layout, AxisLayout::First | AxisLayout::Replicated);
+    let alone = !outputs.is_empty() && outputs.iter().all(|(_, layout)| *layout == AxisLayout::First);
+    if alone && inputs.iter().all(|(_, layout)| on_first(layout)) {
         return true;
     }
     // Tensors that it does not read only order tasks, so their layout does not matter unless all ranks hold the same.

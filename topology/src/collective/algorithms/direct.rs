@@ -16,7 +16,7 @@ pub(super) static ENTRY: Entry = Entry {
     serves: |collective| {
         !matches!(
             collective,
-            Collective::AllReduceOfNodes
+            Collective::AllReduceToLeaders
                 | Collective::Broadcast { .. }
                 | Collective::Reduce { .. }
                 | Collective::AllToAllV { .. }

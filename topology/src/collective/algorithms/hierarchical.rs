@@ -8,8 +8,7 @@
 //! sends its part to the leader, which sums, and gets the result back from it, one round each way. (The paper's small
 //! buffers go through the host's memory, where the CPU sums; here the leader takes its role.)
 //!
-//! Where the members of a node hold one contribution in common, there is no sum in the node: leaders contribute for
-//! their nodes.
+//! Where only leaders need the sum, the third phase is left out.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ pub(super) static ENTRY: Entry = Entry {
     name: "hierarchical",
     parameters: &[Parameter::Algorithm { what: "the algorithm across nodes", example: "ring" }],
     help: "sums in each node, the named algorithm across the nodes' leaders, broadcast in each node",
-    serves: |collective| matches!(collective, Collective::AllReduce | Collective::AllReduceOfNodes),
+    serves: |collective| matches!(collective, Collective::AllReduce | Collective::AllReduceToLeaders),
     lanes: |call| Hierarchical::new(call).map(|lanes| -> Box<dyn Lanes> { Box::new(lanes) }),
     by_nodes: true,
     ..Entry::PLAIN
@@ -49,8 +48,8 @@ struct Hierarchical {
     largest: u32,
     /// Whether members exchange with their leader directly.
     star: bool,
-    /// Whether each member contributes, or the leader for its node.
-    sums: bool,
+    /// Whether every member gets the sum, or leaders alone.
+    returns: bool,
 }
 
 impl Hierarchical {
@@ -81,14 +80,14 @@ impl Hierarchical {
             starts: starts.cloned(),
             largest: sizes().max().unwrap_or(1),
             star: elements < SMALL_BYTES / ELEMENT_BYTES,
-            sums: *call.collective == Collective::AllReduce,
+            returns: *call.collective == Collective::AllReduce,
         })
     }
 
     /// Rounds before and after those among the leaders, together.
     fn around(&self) -> u32 {
         let one_way = if self.star { (self.largest - 1).min(1) } else { self.largest - 1 };
-        if self.sums { 2 * one_way } else { one_way }
+        if self.returns { 2 * one_way } else { one_way }
     }
 }
 
@@ -98,7 +97,7 @@ impl Lanes for Hierarchical {
         let node = starts.partition_point(|start| *start <= member) - 1;
         let (before, behind) = (member - starts[node], starts[node + 1] - 1 - member);
         let across = if before == 0 { self.across.lane(node as u32, index, split) } else { Lane::idle() };
-        let inside = InNode { member, before, behind, star: self.star, sums: self.sums, extent: split.extent(index) };
+        let inside = InNode { member, before, behind, star: self.star, returns: self.returns, extent: split.extent(index) };
         let (ups, rounds, downs, starts) = (inside.ups(), across.len(), inside.downs(), Arc::clone(starts));
         let step = move |k: u32| {
             if k < ups {
@@ -150,8 +149,8 @@ impl Lanes for Hierarchical {
         self.across.chunks(elements, chunk)
     }
 
-    fn contributes(&self, member: u32) -> bool {
-        self.sums || self.starts.as_ref().is_none_or(|starts| starts.binary_search(&member).is_ok())
+    fn receives(&self, member: u32) -> bool {
+        self.returns || self.starts.as_ref().is_none_or(|starts| starts.binary_search(&member).is_ok())
     }
 }
 
@@ -162,7 +161,7 @@ struct InNode {
     before: u32,
     behind: u32,
     star: bool,
-    sums: bool,
+    returns: bool,
     extent: Range<u64>,
 }
 
@@ -174,16 +173,16 @@ impl InNode {
 
     /// Steps before the leaders' part.
     fn ups(&self) -> u32 {
-        if self.sums { self.downs() } else { 0 }
-    }
-
-    /// Steps after it.
-    fn downs(&self) -> u32 {
         match (self.star, self.leads()) {
             (true, true) => self.behind,
             (true, false) => 1,
             (false, _) => self.before.min(1) + self.behind.min(1),
         }
+    }
+
+    /// Steps after it.
+    fn downs(&self) -> u32 {
+        if self.returns { self.ups() } else { 0 }
     }
 
     /// Step `k` of the sum towards the leader.

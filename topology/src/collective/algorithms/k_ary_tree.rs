@@ -23,6 +23,13 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
+impl Algorithm {
+    /// `tree:` and the children of an inner member; with as many as there are other members, each is a child of the root.
+    pub fn tree(children: u32) -> Algorithm {
+        Algorithm::new(&ENTRY, [Value::Count(children)])
+    }
+}
+
 /// Trees of `arity` children a member, whose roots are spread evenly from `root` on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kary {

@@ -102,9 +102,9 @@ fn nodes_add_the_cost_of_their_chains() {
         assert!((0..nodes * size).all(|member| schedule.elements_sent(member) == in_node(member)));
         let total: u64 = (0..nodes * size).map(|member| schedule.elements_sent(member)).sum();
         assert_eq!(total, 2 * n * u64::from(nodes * size - 1));
-        // With one contribution a node nothing is summed: s − 1 rounds and n(p − g) elements more than
+        // Where leaders alone get the sum, nothing is sent down: s − 1 rounds and n(p − g) elements more than
         // across g leaders.
-        let once = Schedule::new(&Collective::AllReduceOfNodes, &algorithm, &group, n, 9000).expect("serves");
+        let once = Schedule::new(&Collective::AllReduceToLeaders, &algorithm, &group, n, 9000).expect("serves");
         assert_eq!(once.rounds(), size - 1 + 2 * (nodes - 1));
         assert_eq!(reference::run(&once, ORDER), Ok(once.rounds()));
         let total = |schedule: &Schedule| -> u64 { (0..schedule.members()).map(|m| schedule.elements_sent(m)).sum() };

@@ -58,7 +58,7 @@ fn every_nesting_is_proven_at_every_size() {
     let mut proofs = 0;
     for sizes in shapes {
         for algorithm in across(sizes.len() as u32) {
-            for collective in [Collective::AllReduce, Collective::AllReduceOfNodes] {
+            for collective in [Collective::AllReduce, Collective::AllReduceToLeaders] {
                 // Nothing, fewer than members, remainders; just below the limit, at it and above with a remainder.
                 for (elements, chunk) in [
                     (0, 0),

@@ -22,7 +22,7 @@ fn every_algorithm_is_proven_for_every_group() {
             let summing = matches!(
                 schedule.collective(),
                 Collective::AllReduce
-                    | Collective::AllReduceOfNodes
+                    | Collective::AllReduceToLeaders
                     | Collective::ReduceScatter
                     | Collective::ReduceScatterV { .. }
                     | Collective::Reduce { .. }

@@ -149,7 +149,7 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
             let element = element as u64;
             let expected = match *schedule.collective() {
                 _ if member >= schedule.contributors() => None,
-                Collective::AllReduce | Collective::AllReduceOfNodes => Some(sum),
+                Collective::AllReduce | Collective::AllReduceToLeaders => schedule.receives(member).then_some(sum),
                 Collective::ReduceScatter | Collective::ReduceScatterV { .. } => {
                     (owner(element) == member).then_some(sum)
                 }

@@ -236,32 +236,31 @@ fn a_hierarchical_lane_carries_all_three_phases() {
     );
 }
 
-/// Two nodes of three whose members hold one contribution each node: leaders 0 and 3 exchange it, and send
-/// the sum down.
+/// Two nodes of three of which leaders 0 and 3 alone get the sum: the others send to them, and nothing is sent down.
 #[test]
-fn leaders_contribute_for_their_nodes() {
+fn sums_may_end_at_the_leaders() {
     let group = Group::nodes(&[3, 3]);
     let algorithm = Algorithm::hierarchical(Algorithm::ring());
     let of = |elements, chunk| {
-        Schedule::new(&Collective::AllReduceOfNodes, &algorithm, &group, elements, chunk).expect("serves")
+        Schedule::new(&Collective::AllReduceToLeaders, &algorithm, &group, elements, chunk).expect("serves")
     };
     let star = of(8, 0);
     assert_eq!(
         shown(&star, 3, 0),
-        ["Send 0 0..4", "RecvSum 0 4..8", "Send 0 4..8", "RecvInto 0 0..4", "Send 4 0..8", "Send 5 0..8"]
+        ["RecvSum 4 0..8", "RecvSum 5 0..8", "Send 0 0..4", "RecvSum 0 4..8", "Send 0 4..8", "RecvInto 0 0..4"]
     );
-    assert_eq!(shown(&star, 4, 0), ["RecvInto 3 0..8"]);
-    // 256 KiB and more go down a chain.
+    assert_eq!(shown(&star, 4, 0), ["Send 3 0..8"]);
+    // 256 KiB and more come up a chain.
     let chain = of(1 << 16, 1 << 16);
-    assert_eq!(shown(&chain, 4, 0), ["RecvInto 3 0..65536", "Send 5 0..65536"]);
+    assert_eq!(shown(&chain, 4, 0), ["RecvSum 5 0..65536", "Send 3 0..65536"]);
     assert_eq!((star.rounds(), chain.rounds()), (2 + 1, 2 + 2));
     assert_eq!(
-        (0..6).map(|member| star.contributes(member)).collect::<Vec<_>>(),
+        (0..6).map(|member| star.receives(member)).collect::<Vec<_>>(),
         [true, false, false, true, false, false]
     );
-    // Where each member is a node there is nothing to send down.
+    // Where each member is a node all are leaders.
     let flat = |collective| Schedule::new(&collective, &algorithm, &Group::flat(4), 8, 0).expect("serves");
-    let (nodes, members) = (flat(Collective::AllReduceOfNodes), flat(Collective::AllReduce));
+    let (nodes, members) = (flat(Collective::AllReduceToLeaders), flat(Collective::AllReduce));
     assert!((0..4).all(|member| shown(&nodes, member, 0) == shown(&members, member, 0)));
 }
 
