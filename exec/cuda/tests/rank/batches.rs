@@ -17,7 +17,7 @@ const STEPS: u32 = 6;
 const BATCH: u32 = 4;
 
 /// Packs the training part of `source`.
-fn packed(source: &Path, short_side: u32, out: &Path) -> String {
+fn packed(source: &Path, short_side: u16, out: &Path) -> String {
     let packing = Packing { out: out.to_owned(), short_side, threads: 2, skip_bad: false, shuffle_seed: Some(1) };
     pack(&Source::open(source, SetPart::Train).expect("a source"), &packing, |_| true).expect("a pack");
     format!("{0}+{0}", out.display())
