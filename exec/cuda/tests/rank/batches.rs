@@ -12,7 +12,7 @@ use lockstep_models::{Job, Model, Precision};
 
 use crate::{gentle, gpus, scene};
 
-const STEPS: u32 = 6;
+const STEPS: u32 = 5;
 /// Samples of a micro-batch.
 const BATCH: u32 = 4;
 
@@ -58,11 +58,12 @@ fn train(job: &Job, data: &Dataset, like: Option<&Run>) -> Run {
 
 #[test]
 fn gpus_copy_batches_from_where_threads_prepare_them() {
-    for seed in ["1", "2", "3"] {
+    for seed in ["1", "2"] {
         scene("batches::gpus_copy_batches_from_where_threads_prepare_them", &[("PRETEND_SEED", seed)], || {
             let folder = std::env::temp_dir().join(format!("lockstep-gpu-batches-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&folder);
             let text = include_str!("../../../../models/zoo/mlp.toml").replace("[1, 28, 28]", "[3, 32, 32]");
+            let text = text.replace("out_features = 128", "out_features = 8");
             let model = Arc::new(lockstep_readers::parse_model("coloured.toml", &text).expect("a model"));
             for data in every_form(&folder, &model) {
                 // What loads draw: the same samples as values.
