@@ -169,7 +169,8 @@ pub fn compare(
     let model = experiment.load_model(&experiment.model)?;
     let loaded = launch.all(Dataset::load_augmented(&experiment.data, &model, experiment.augmentation))?;
     let (train, held_out) = Dataset::decoded_by(loaded, experiment.decode_threads);
-    let experiment = &Experiment { loaded: Some(Dataset::sizes((&train, &held_out))), ..experiment.clone() };
+    let loaded = Some(Dataset::sizes((&train, &held_out)));
+    let experiment = &Experiment { loaded, cores: Some(launch.cores()), ..experiment.clone() };
     let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
     launch.all(launch.check(experiment, &configurations))?;
@@ -366,8 +367,8 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
         });
     })?;
     notes.extend(of_ground.iter().cloned().chain(unlike));
-    if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
-        notes.push("reading and decoding samples takes no time here: no profile has measured it".to_owned());
+    if experiment.prepared().is_some() && setup.conditions.input.is_none() {
+        notes.push("reading and preparing samples takes no time here: no profile has measured it".to_owned());
     }
     for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.workers > 1) {
         for note in job.algorithm.executed(job.workers) {

@@ -1,25 +1,21 @@
-//! Decodes JPEG files in threads and makes samples of them, batch by batch, into page-aligned memory.
+//! Prepares batches in threads, into page-aligned memory: reads and decodes JPEG files, converts arrays of bytes, copies
+//! values, and augments.
 //!
-//! A free thread takes the next sample of the oldest batch. A sample depends on the seed and its place alone, so
+//! A free thread takes the next samples of the oldest batch. A sample depends on the seed and its place alone, so
 //! batches are the same for any number of threads. Where the device transforms, threads decode alone.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use lockstep_models::{Augmentation, Shape};
 use lockstep_topology::InputError;
 
-use super::augmentation::Augmented;
-use super::pixels::Encoded;
-use super::transform::{Decoded, Untransformed};
-use crate::arena::Arena;
+use super::batch::{Batch, Recipe, lock};
+use super::batch_memory::BatchMemory;
 use crate::pin::{self, BoundThread};
 
-/// Decoding threads of a process, started on first use.
+/// Threads of a process that prepare batches, started on first use.
 #[derive(Debug)]
 pub(super) struct Decoders {
     threads: usize,
@@ -49,189 +45,6 @@ struct Shared {
     asked: Condvar,
 }
 
-/// What a batch is made from.
-#[derive(Debug, Clone)]
-pub(super) struct Recipe {
-    pub(super) samples: Arc<Encoded>,
-    pub(super) indices: Vec<u32>,
-    /// The shapes of a sample as stored and as taken.
-    pub(super) shapes: (Shape, Shape),
-    /// The augmentation of samples, if any.
-    pub(super) how: Option<Augmentation>,
-    pub(super) seed: u64,
-    /// The first sample's index among all since training began.
-    pub(super) place: u64,
-}
-
-impl PartialEq for Recipe {
-    fn eq(&self, other: &Recipe) -> bool {
-        let key = |recipe: &Recipe| (recipe.how, recipe.seed, recipe.place, recipe.shapes);
-        Arc::ptr_eq(&self.samples, &other.samples) && key(self) == key(other) && self.indices == other.indices
-    }
-}
-
-/// A batch in progress: all samples are read, then all are decoded.
-pub(super) struct Batch {
-    pub(super) recipe: Recipe,
-    pub(super) memory: Arc<Arena>,
-    /// The next work item: values below the number of samples read that sample, larger ones decode.
-    next: AtomicUsize,
-    progress: Mutex<Progress>,
-    moved: Condvar,
-    asked: Instant,
-    /// Whether the rank's device transforms samples, and whether it does so for this batch: decided when the first
-    /// sample is decoded.
-    on_device: Arc<AtomicBool>,
-    untransformed: OnceLock<bool>,
-    /// The decoded samples, if it does.
-    pictures: Vec<OnceLock<Decoded>>,
-}
-
-/// Progress of a batch.
-#[derive(Default)]
-struct Progress {
-    /// Number of samples read, and decoded.
-    done: [usize; 2],
-    /// When the first sample was started and the last one finished, for reading and decoding.
-    times: [Option<(Instant, Instant)>; 2],
-    /// The error of the failed sample with the lowest number.
-    error: Option<(usize, InputError)>,
-    /// Whether it is no longer wanted, so that some samples may never be read.
-    cancelled: bool,
-}
-
-/// When a batch was requested, read and decoded.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MadeTimes {
-    pub(crate) asked: Instant,
-    /// Start and end.
-    pub(crate) read: (Instant, Instant),
-    pub(crate) decoded: (Instant, Instant),
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("place", &self.recipe.place).finish_non_exhaustive()
-    }
-}
-
-/// Locks a mutex, poisoned or not: what it guards is consistent after every statement.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Batch {
-    fn elements(&self) -> usize {
-        self.recipe.shapes.1.elements() as usize
-    }
-
-    /// Reads or decodes the next sample; false if none is left.
-    fn advance(&self) -> bool {
-        let all = self.recipe.indices.len();
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        if next >= 2 * all {
-            return false;
-        }
-        let (phase, number) = (next / all, next % all);
-        if phase == 1 {
-            let reading = |progress: &mut Progress| progress.done[0] < all && !progress.cancelled;
-            drop(self.moved.wait_while(lock(&self.progress), reading));
-        }
-        let begun = Instant::now();
-        if next == 0 {
-            self.recipe.indices.iter().for_each(|index| self.recipe.samples.prefetch(*index));
-        }
-        let made = catch_unwind(AssertUnwindSafe(|| if phase == 0 { self.read(number) } else { self.decode(number) }));
-        let made = made.unwrap_or_else(|_| {
-            let message = "ended the decoder: the file is damaged in a way that it does not know, or the decoder is";
-            Err(InputError::new("data", format!("sample {}", self.recipe.indices[number]), message))
-        });
-        let mut progress = lock(&self.progress);
-        let now = Instant::now();
-        let times = progress.times[phase].get_or_insert((begun, now));
-        *times = (times.0.min(begun), now);
-        progress.done[phase] += 1;
-        // Threads end in any order; the error that is reported is the same.
-        if let Err(error) = made
-            && progress.error.as_ref().is_none_or(|(first, _)| number < *first)
-        {
-            progress.error = Some((number, error));
-        }
-        if progress.done[phase] == all {
-            self.moved.notify_all();
-        }
-        true
-    }
-
-    /// Reads a sample into memory and verifies its checksum.
-    fn read(&self, number: usize) -> Result<(), InputError> {
-        self.recipe.samples.sample(self.recipe.indices[number]).map(drop)
-    }
-
-    fn decode(&self, number: usize) -> Result<(), InputError> {
-        let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
-        let place = place + number as u64;
-        let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
-        if *self.untransformed.get_or_init(|| self.on_device.load(Ordering::Relaxed)) {
-            let decoded = samples.decoded(indices[number], shapes.1, augmented)?;
-            assert!(self.pictures[number].set(decoded).is_ok(), "each number is taken once");
-            return Ok(());
-        }
-        let elements = self.elements();
-        // SAFETY: each number is taken once, and a rank that waits for the batch reads it when all are done.
-        let image = unsafe { self.memory.slice_mut(number * elements..(number + 1) * elements) };
-        samples.image(indices[number], *shapes, augmented, image)
-    }
-
-    /// Waits until all samples are ready, at most until `deadline`; returns when they were made, if they are.
-    pub(super) fn wait(&self, deadline: Option<Instant>) -> Option<MadeTimes> {
-        let all = self.recipe.indices.len();
-        let mut progress = lock(&self.progress);
-        while progress.done[1] < all {
-            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return None;
-            }
-            // Without a deadline a year is used, which clocks can add.
-            let waited = self.moved.wait_timeout(progress, left.min(Duration::from_secs(1 << 25)));
-            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        let [read, decoded] = progress.times.map(|times| times.unwrap_or((self.asked, self.asked)));
-        Some(MadeTimes { asked: self.asked, read, decoded })
-    }
-
-    /// Waits until all samples are ready. Returns those that the device has yet to transform; `None` where threads
-    /// have done so, and [`Batch::copy_to`] copies them.
-    ///
-    /// # Errors
-    /// The first sample that failed.
-    pub(super) fn ready(&self) -> Result<Option<Untransformed<'_>>, InputError> {
-        self.wait(None);
-        if let Some((_, error)) = lock(&self.progress).error.take() {
-            return Err(error);
-        }
-        if self.untransformed.get() != Some(&true) {
-            return Ok(None);
-        }
-        let samples = self.pictures.iter().map(|decoded| decoded.get().expect("all are decoded")).collect();
-        let Recipe { samples: encoded, shapes, .. } = &self.recipe;
-        Ok(Some(Untransformed { samples, figures: encoded.normalisation(), shape: shapes.1 }))
-    }
-
-    /// Copies the samples, which are ready and transformed, to `images`.
-    pub(super) fn copy_to(&self, images: &mut [f32]) {
-        // SAFETY: all samples are done, and no thread writes after that.
-        images.copy_from_slice(unsafe { self.memory.slice(0..self.recipe.indices.len() * self.elements()) });
-    }
-
-    /// Cancels the batch.
-    pub(super) fn cancel(&self) {
-        self.next.store(2 * self.recipe.indices.len(), Ordering::Relaxed);
-        lock(&self.progress).cancelled = true;
-        self.moved.notify_all();
-    }
-}
-
 impl Decoders {
     /// Decoders that start `threads` threads, at least one, with the first batch, on the processors of the calling
     /// thread.
@@ -239,40 +52,29 @@ impl Decoders {
         Decoders { threads: threads.max(1), processors: pin::allowed(), running: OnceLock::new() }
     }
 
-    /// Requests a batch, in `memory` if it fits: after those requested before, or ahead of them if a rank waits for it.
-    /// `on_device` says whether the rank's device transforms its samples.
+    /// Requests a batch in `memory`, which has room for it: after those requested before, or ahead of them if a rank
+    /// waits for it. `on_device` says whether the rank's device transforms its samples.
     ///
     /// # Errors
     /// The system refuses threads.
     pub(super) fn ask(
         &self,
         recipe: Recipe,
-        memory: Option<Arc<Arena>>,
+        memory: Arc<BatchMemory>,
         at_once: bool,
         on_device: &Arc<AtomicBool>,
     ) -> Result<Arc<Batch>, InputError> {
-        let elements = recipe.indices.len() * recipe.shapes.1.elements() as usize;
-        let memory = memory.filter(|memory| memory.len() >= elements);
-        let memory = memory.unwrap_or_else(|| Arc::new(Arena::of_pages(elements)));
-        let pictures = recipe.indices.iter().map(|_| OnceLock::new()).collect();
-        let batch = Arc::new(Batch {
-            recipe,
-            memory,
-            next: AtomicUsize::new(0),
-            progress: Mutex::default(),
-            moved: Condvar::new(),
-            asked: Instant::now(),
-            on_device: on_device.clone(),
-            untransformed: OnceLock::new(),
-            pictures,
-        });
+        let batch = Arc::new(Batch::new(recipe, memory, on_device));
         let shared = &self.start()?.shared;
         let mut queue = lock(&shared.queue);
         match at_once {
             true => queue.0.push_front(batch.clone()),
             false => queue.0.push_back(batch.clone()),
         }
-        shared.asked.notify_all();
+        match batch.is_small() {
+            true => shared.asked.notify_one(),
+            false => shared.asked.notify_all(),
+        }
         Ok(batch)
     }
 
@@ -328,6 +130,8 @@ impl Drop for Running {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::pin::listed;
 

@@ -139,6 +139,8 @@ macro_rules! fields {
             pub library: Option<Algorithm>,
             /// Samples of the data set, where it has been loaded.
             pub loaded: Option<SetSizes>,
+            /// Cores of the host, the fewest of all hosts, where the data set has been loaded or is predicted as if it were.
+            pub cores: Option<u32>,
             /// Initial values of parameters, where a file of weights has been loaded.
             pub initial: Option<Arc<InitialValues>>,
             /// The place of each key that the file or a flag sets.
@@ -162,6 +164,7 @@ macro_rules! fields {
                     judged_epochs: LAST_EPOCHS,
                     library: None,
                     loaded: None,
+                    cores: None,
                     initial: None,
                     places: BTreeMap::new(),
                     shared: BTreeSet::new(),
