@@ -15,6 +15,7 @@ mod equivalence;
 mod explanations;
 mod fabrics;
 mod firecaffe;
+mod first_hour;
 mod fixtures;
 mod folding;
 mod fuzz;
