@@ -4,6 +4,7 @@
 //! stalled, 130 interrupted; `lab run` returns the code of its command. An error is one line on standard error,
 //! `place: value: what is wrong and the cure`, in the same form for flags and for files.
 
+mod axis_flags;
 mod calibrate;
 mod clusters;
 mod clusters_import;

@@ -16,6 +16,7 @@ mod equivalence;
 mod explanations;
 mod fabrics;
 mod firecaffe;
+mod first_hour;
 mod fixtures;
 mod folding;
 mod fuzz;

@@ -117,7 +117,8 @@ macro_rules! strategies {
             /// Reads a name, and after a colon its settings: `hybrid:g=2:variable-batch`,
             /// `sma:momentum=0.9:tau=2:alpha=0.25`.
             fn from_str(text: &str) -> Result<Strategy, String> {
-                let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+                let ours = lockstep_topology::aliases::ours("strategy", text, [$($name),*])?;
+                let (name, settings) = ours.split_once(':').unwrap_or((&ours, ""));
                 match name {
                     $($name => $strategy::parse(settings).map(Strategy::$strategy),)*
                     _ => Err(format!("unknown strategy {text:?}; there are: {}", [$($forms),*].join(", "))),

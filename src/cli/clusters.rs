@@ -2,13 +2,13 @@
 
 use clap::Subcommand;
 use lockstep_topology::cluster::{
-    CatalogueGpu, DescriptionTable, DeviceKind, GpuSpec, Lanes, PeakPrecision, catalogue,
+    CatalogueGpu, DescriptionTable, DeviceKind, GpuSpec, Lanes, Network, PeakPrecision, catalogue, networks,
 };
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use super::clusters_import::ClustersImport;
 use lockstep_report::failure::Failure;
-use lockstep_report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned_within, print, width};
+use lockstep_report::{CheckRow, ClusterRow, DetailRow, Format, NetworkRow, Report, aligned_within, print, width};
 
 /// What can be asked about clusters.
 #[derive(Debug, Subcommand)]
@@ -40,6 +40,14 @@ pub(super) enum Clusters {
     #[command(after_help = "Example:
   lockstep clusters gpus --format csv")]
     Gpus {
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
+    /// The networks that may follow a cluster's name and an @, as in dgx-a100:4@infiniband-hdr
+    #[command(after_help = "Example:
+  lockstep clusters networks --format csv")]
+    Networks {
         /// How to print
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
@@ -77,6 +85,17 @@ impl Clusters {
                 Report::new(rows, Vec::new()).print(format)
             }
             Clusters::Gpus { format } => gpus(format),
+            Clusters::Networks { format } => {
+                let row = |network: Network| NetworkRow {
+                    name: network.name,
+                    kind: network.kind.to_string(),
+                    bandwidth_gbps: network.bandwidth.bytes_per_s() * 1e-9,
+                    latency_us: network.latency.as_secs_f64() * 1e6,
+                    provenance: network.provenance,
+                };
+                let note = "a name may be followed by -rails, and by -2to1 or the like: docs/clusters.md".to_owned();
+                Report::new(networks()?.into_iter().map(row).collect(), vec![note]).print(format)
+            }
             Clusters::Import(import) => import.run(),
             Clusters::Check { clusters, format } => {
                 let mut notes = Vec::new();

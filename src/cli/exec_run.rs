@@ -114,6 +114,7 @@ impl ExecRun {
         stamp_with(now_text);
         let mut trace = TraceFile::new();
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), configurations[0].job.model.notes().to_vec());
+        notes.extend(experiment.account_of_names());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
             claims.clone_from(&measured.run.claims);
             let news = measured.run.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>();

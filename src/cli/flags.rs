@@ -6,8 +6,10 @@ use std::path::Path;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use lockstep_sim::FoldRule;
+use lockstep_topology::aliases::{of_key, ours};
 use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, ErrorPlace, InputError, library_of_gpus};
 
+use super::axis_flags::AxisSizes;
 use lockstep_experiment::form::Style;
 use lockstep_experiment::form::parse_chunk;
 pub(super) use lockstep_experiment::form::{algorithm, parsed, positive};
@@ -19,6 +21,13 @@ use lockstep_experiment::{Experiment, TransportKind, default_note, settings};
 pub(super) struct SettingFlags<const COMMAND: Commands> {
     /// Keys with the given texts.
     given: Vec<(&'static str, Vec<String>)>,
+    /// Sizes of the axes that have a flag of their own.
+    axes: AxisSizes,
+}
+
+/// Whether a command takes a mesh.
+fn has_mesh(command: Commands) -> bool {
+    flags(command).any(|flag| flag.setting.key == "mesh")
 }
 
 fn flags(command: Commands) -> impl Iterator<Item = Flag> {
@@ -45,11 +54,17 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
                 let mut arms = std::mem::take(&mut experiment.arms);
                 for of in arms.iter_mut().map(|arm| &mut arm.experiment).chain([&mut experiment]) {
                     flag.how.take(of, flag.setting, texts)?;
+                    of.tell(flag.setting.key, texts.iter().map(String::as_str));
                     of.overridden(flag.setting.place_key());
                 }
                 experiment.arms = arms;
             }
         }
+        let mut arms = std::mem::take(&mut experiment.arms);
+        for of in arms.iter_mut().map(|arm| &mut arm.experiment).chain([&mut experiment]) {
+            self.axes.apply(of)?;
+        }
+        experiment.arms = arms;
         experiment.share_settings();
         Ok(experiment)
     }
@@ -58,13 +73,15 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
 /// As on a command line, each preceded by a space.
 impl<const COMMAND: Commands> Display for SettingFlags<COMMAND> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.given.iter().try_for_each(|(key, texts)| write!(f, " {} {}", ErrorPlace::Flag(key), texts.join(",")))
+        self.given.iter().try_for_each(|(key, texts)| write!(f, " {} {}", ErrorPlace::Flag(key), texts.join(",")))?;
+        self.axes.fmt(f)
     }
 }
 
 impl<const COMMAND: Commands> Args for SettingFlags<COMMAND> {
     fn augment_args(command: Command) -> Command {
         let command = flags(COMMAND).fold(command, |command, flag| command.arg(argument(flag)));
+        let command = if has_mesh(COMMAND) { AxisSizes::augment(command) } else { command };
         denied(COMMAND).fold(command, |command, (flag, name)| {
             let help = format!("The same as --{}=false", flag.setting.key.replace('_', "-"));
             let argument = Arg::new(name.clone()).long(name).help(help).action(ArgAction::SetTrue);
@@ -89,7 +106,9 @@ impl<const COMMAND: Commands> FromArgMatches for SettingFlags<COMMAND> {
         let no = |(flag, name): (Flag, String)| {
             matches.get_flag(&name).then(|| (flag.setting.key, vec!["false".to_owned()]))
         };
-        Ok(SettingFlags { given: flags(COMMAND).filter_map(texts).chain(denied(COMMAND).filter_map(no)).collect() })
+        let given = flags(COMMAND).filter_map(texts).chain(denied(COMMAND).filter_map(no)).collect();
+        let axes = if has_mesh(COMMAND) { AxisSizes::of(matches) } else { AxisSizes::default() };
+        Ok(SettingFlags { given, axes })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -102,6 +121,7 @@ impl<const COMMAND: Commands> FromArgMatches for SettingFlags<COMMAND> {
 fn argument(flag: Flag) -> Arg {
     let (setting, how) = (flag.setting, flag.how);
     let mut argument = Arg::new(setting.key).long(setting.key.replace('_', "-")).help(flag.help);
+    argument = argument.aliases(of_key(setting.key));
     if setting.table.is_some() || setting.first {
         argument = argument.help_heading("Optimizer");
     }
@@ -164,9 +184,10 @@ pub struct CollectiveFlags {
     #[arg(help = algorithms(|(form, _)| form, ", "), long_help = algorithms(|(form, help)| format!("{form}: {help}"), "\n"))]
     pub algorithms: Vec<Algorithm>,
     /// Members of the group
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true, aliases = of_key("ranks"))]
     pub ranks: u32,
-    /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB; 8..1GiB is 8 bytes and every double of it up to 1GiB
+    /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB; 8..1GiB is 8 bytes and every double of it up to 1GiB; K, M and G alone are
+    /// powers of 1024, as in nccl-tests
     #[arg(long, value_delimiter = ',', value_parser = sizes, value_name = "SIZE,…", default_value = "1MiB")]
     bytes: Vec<Sizes>,
     /// Bytes per lane; else the algorithm's own choice
@@ -224,7 +245,9 @@ impl CollectiveFlags {
         /// The most members for a table of counts per pair.
         const MOST: u32 = 8192;
         let located = |error: InputError| error.at(ErrorPlace::Flag("collective"));
-        if !matches!(self.collective.as_str(), "alltoallv" | "alltoall") {
+        let name = ours("collective", &self.collective, ["alltoallv"])
+            .map_err(|wrong| located(InputError::new("", "", wrong)))?;
+        if name != "alltoallv" {
             return self.collective.parse().map_err(located);
         }
         if self.ranks > MOST {

@@ -3,8 +3,8 @@
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
     ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
-    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PackRow, PaperRow, PlotRow, PredictedRow, RankRow, Report,
-    SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow, VERSION,
+    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, NetworkRow, PackRow, PaperRow, PlotRow, PredictedRow, RankRow,
+    Report, SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow, VERSION,
 };
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Map, Value};
@@ -40,6 +40,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-plan-transitions", schema::<TransitionRow>()),
         ("models-layouts", schema::<LayoutTableRow>()),
         ("clusters-list", schema::<ClusterRow>()),
+        ("clusters-networks", schema::<NetworkRow>()),
         ("clusters-show", schema::<DetailRow>()),
         ("lab-up", schema::<CableRow>()),
         ("lab-list", schema::<LabRow>()),

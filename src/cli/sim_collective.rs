@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective_within};
+use lockstep_topology::cluster::with_room;
 use lockstep_topology::{
     Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
 };
@@ -154,7 +155,12 @@ impl SimCollective {
         // Ranks are those with data; here switches are ranks too, as in the executor.
         let switches = algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
-        let placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;
+        let ranks = flags.ranks.saturating_add(played);
+        let placement = Placement::new(&site.cluster, ranks, &PlacementRule::Pack);
+        let placement = placement.map_err(|error| match with_room(&self.cluster, ranks) {
+            Some(larger) => InputError { message: format!("{}: write cluster {larger}", error.message), ..error },
+            None => error,
+        })?;
         let joined = if played == 0 { algorithm.joined(flags.ranks) } else { Vec::new() };
         let placement = placement.and_switches(&site.cluster, &joined, algorithm)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;

@@ -96,7 +96,6 @@ impl Predict {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         self.fold.pad(&mut experiment)?;
-        experiment.find_library();
         if let Some(trials) = self.trials {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
@@ -115,8 +114,75 @@ impl Predict {
                 let _ = print_report(rows, notes, aim.as_deref(), (format, None));
             });
         })?;
+        let (mut ready, mut refused) = (Vec::new(), None);
+        experiment.price_of(0, experiment.clusters.len().max(1))?;
+        let variants = experiment.variants();
+        if let (true, (flag, Some(path))) = (variants.len() > 1, self.driver.output()) {
+            let message = "is of one configuration: name one cluster and one strategy, or leave it out";
+            return Err(InputError::new(flag, path.display().to_string(), message).into());
+        }
+        for variant in variants {
+            match self.prepare(variant) {
+                Ok(one) => ready.push(one),
+                // Of several clusters some may be too small.
+                Err(error) if experiment.clusters.len() > 1 && error.place == ErrorPlace::Flag("ranks") => {
+                    known.note(&format!("no row: {error}"));
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let (Some(error), true) = (refused, ready.is_empty()) {
+            return Err(error.into());
+        }
+        let (mut trace, mut claims, mut timelines) = (TraceFile::new(), Vec::new(), Vec::new());
+        let mut each = |configuration: &Configuration, predicted: &Predicted| {
+            claims.clone_from(&predicted.prediction.claims);
+            if self.html.is_some() {
+                let timeline = &predicted.prediction.timeline;
+                timelines.extend(TimelineLines::predicted(&configuration.label(), &predicted.program, timeline));
+            }
+            if self.trace.is_some() {
+                let label = format!("predicted {}", configuration.label());
+                trace.add(&label, &predicted.program, &predicted.periodic, &predicted.prediction.timeline);
+            }
+        };
+        estimate.beside(|| {
+            ready.into_iter().try_for_each(|Ready { experiment, configurations, site }| {
+                let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
+                setup.options.fold = self.fold.rule();
+                if self.trace.is_none() && self.html.is_none() {
+                    // Only traces and pages show ranks that are folded.
+                    setup.options.max_written = 0;
+                }
+                find(&experiment, configurations, &site, &setup, &known, &estimate, &mut each)
+            })
+        })?;
+        self.driver.save(&claims)?;
+        // From here on an interrupt waits, so that the file and the rows are complete.
+        known.with(|rows, notes, _| {
+            if let Some(path) = &self.trace {
+                trace.save(path)?;
+            }
+            let html = self.html.as_deref().map(|path| (path, timelines.as_slice()));
+            print_report(rows, notes, target.as_deref(), (self.format, html))
+        })
+    }
+}
+
+/// An experiment on one cluster, with one strategy, ready to be predicted.
+struct Ready {
+    experiment: Experiment,
+    configurations: Vec<Configuration>,
+    site: Site,
+}
+
+impl Predict {
+    /// Reads what the experiment names, and refuses what cannot be predicted.
+    fn prepare(&self, mut experiment: Experiment) -> Result<Ready, InputError> {
         // Errors in the experiment come before a missing profile.
         experiment.refuse_growth("a prediction")?;
+        experiment.find_library();
         let named = Dataset::check_name(&experiment.data, experiment.input.is_some());
         named.map_err(|error| experiment.locate(error))?;
         if experiment.input.is_none() {
@@ -132,45 +198,22 @@ impl Predict {
             experiment.cores = site.profile.as_ref().map(|profile| profile.cores);
             configurations = experiment.configurations()?;
         }
-        let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
-        setup.options.fold = self.fold.rule();
-        if self.trace.is_none() && self.html.is_none() {
-            // Only traces and pages show ranks that are folded.
-            setup.options.max_written = 0;
-        }
-        let is_measured = experiment.prepared().is_none() || setup.conditions.input.is_some();
+        let conditions = Setup::of(&experiment, &site, self.network.into())?.conditions;
+        let is_measured = experiment.prepared().is_none() || conditions.input.is_some();
         if !is_measured && experiment.decodes() {
             let message = "holds samples that threads decode, and no profile has measured how long reading, decoding and transforming them takes: run \
                            lockstep calibrate on an experiment with these data, or state it in [input]";
-            return Err(experiment.locate(InputError::flag("data", experiment.data.clone(), message)).into());
+            return Err(experiment.locate(InputError::flag("data", experiment.data.clone(), message)));
         }
         if !is_measured {
             print_information(&format!("lockstep: {UNMEASURED}"));
             experiment.loaded.iter_mut().for_each(|loaded| loaded.stored = None);
             configurations = experiment.configurations()?;
         }
-        let (mut trace, mut claims, mut timelines) = (TraceFile::new(), Vec::new(), Vec::new());
-        let each = |configuration: &Configuration, predicted: &Predicted| {
-            claims.clone_from(&predicted.prediction.claims);
-            if self.html.is_some() {
-                let timeline = &predicted.prediction.timeline;
-                timelines.extend(TimelineLines::predicted(&configuration.label(), &predicted.program, timeline));
-            }
-            if self.trace.is_some() {
-                let label = format!("predicted {}", configuration.label());
-                trace.add(&label, &predicted.program, &predicted.periodic, &predicted.prediction.timeline);
-            }
-        };
-        estimate.beside(|| find(&experiment, configurations, &site, &setup, &known, &estimate, each))?;
-        self.driver.save(&claims)?;
-        // From here on an interrupt waits, so that the file and the rows are complete.
-        known.with(|rows, notes, _| {
-            if let Some(path) = &self.trace {
-                trace.save(path)?;
-            }
-            let html = self.html.as_deref().map(|path| (path, timelines.as_slice()));
-            print_report(rows, notes, target.as_deref(), (self.format, html))
-        })
+        for mut configuration in configurations.clone() {
+            configuration.place(&site.cluster, &experiment)?;
+        }
+        Ok(Ready { experiment, configurations, site })
     }
 }
 

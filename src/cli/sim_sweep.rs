@@ -175,6 +175,7 @@ fn answer(
             };
         }
         let (rows, mut notes) = answer.report(sweep, plan);
+        notes.extend(sweep.base.account_of_names());
         if let Some((file, written)) = file {
             let path = file.path().display();
             notes.push(match interrupted {

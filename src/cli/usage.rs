@@ -3,6 +3,7 @@
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lockstep_topology::InputError;
+use lockstep_topology::aliases::{instead_of, key_of};
 
 /// Where arguments are explained.
 const HELP: &str = "see --help";
@@ -42,6 +43,16 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
                     .get_arguments()
                     .any(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
             });
+            let name = flag.trim_start_matches('-');
+            if let Some(own) = key_of(name).map(|key| key.replace('_', "-")) {
+                let has = |command: &clap::Command| command.get_arguments().any(|of| of.get_long() == Some(&own));
+                let message =
+                    format!("is not an argument of this command; --{own} is one of {}", named(&commands_where(&has)));
+                return InputError::new("command line", flag, message);
+            }
+            if let Some(instead) = instead_of(name).filter(|_| others.is_empty()) {
+                return InputError::new("command line", flag, instead);
+            }
             let cure = cure(&meant, &others, |named| format!("it is one of {named}"));
             InputError::new("command line", flag, format!("is not an argument of this command; {cure}"))
         }

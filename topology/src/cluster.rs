@@ -38,6 +38,7 @@ mod wire_table;
 
 use std::path::Path;
 
+use crate::aliases::is_alike;
 use crate::{DESCRIPTION, ErrorPlace, InputError, nearest, read_text};
 pub use copy::HostBuffer;
 pub use describe::DescriptionTable;
@@ -49,7 +50,7 @@ pub use gpu_table::{CatalogueGpu, DEFAULT_LAUNCH, catalogue};
 pub use link_kind::{Duplex, LinkKind};
 pub use one_host::HostGpu;
 use order::Order;
-pub use order::networks;
+pub use order::{Network, networks, with_room};
 pub use parts::{
     CpuSpec, Device, DeviceId, DeviceKind, Host, HostId, Link, LinkId, PeerToPeer, Sharing, SwitchSpec, Vertex,
     VertexId, VertexKind, WireId,
@@ -143,14 +144,19 @@ impl Cluster {
             true => error.at(ErrorPlace::Flag("cluster")),
             false => error,
         };
-        if let Some((name, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
+        if let Some((name, text)) = PRESETS.iter().find(|(preset, _)| is_alike(preset, name)) {
             return stamp::parse(&format!("clusters/{name}.toml"), text, &order).map_err(asked);
         }
         if !name.ends_with(".toml") {
             let near = nearest(name, PRESETS.map(|(name, _)| name));
-            let cure = match near.is_empty() {
-                true => "lockstep clusters list shows those that there are.".to_owned(),
-                false => format!("did you mean {}?", near.join(", ")),
+            let with_gpu = order::with_gpu(name, &PRESETS);
+            let cure = match (with_gpu.first(), near.is_empty()) {
+                (Some(first), _) => format!(
+                    "{} have such GPUs: write one, with a number of hosts, e.g. {first}:8.",
+                    with_gpu.join(", ")
+                ),
+                (None, true) => "lockstep clusters list shows those that there are.".to_owned(),
+                (None, false) => format!("did you mean {}?", near.join(", ")),
             };
             let message = format!("no such cluster; {cure} A file's path must end in .toml");
             return Err(InputError::flag("cluster", name_or_path, message));

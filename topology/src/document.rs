@@ -11,6 +11,7 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::aliases::{instead_of, key_of};
 use crate::{ErrorPlace, InputError, LineIndex, nearest};
 pub use entry::Entry;
 
@@ -142,7 +143,9 @@ impl<'a> Table<'a> {
     pub fn allow(&self, owner: &str, keys: &[&str]) -> Result<(), InputError> {
         let unknown = self.entries().filter(|entry| !keys.contains(&entry.key));
         let Some(entry) = unknown.min_by_key(|entry| entry.span.start) else { return Ok(()) };
-        let cure = suggestion(entry.key, keys.iter().copied());
+        let other = key_of(entry.key).filter(|key| keys.contains(key)).map(|key| format!("write {key}"));
+        let none = || instead_of(entry.key).filter(|_| keys.contains(&"model")).map(|cure| format!("it {cure}"));
+        let cure = other.or_else(none).unwrap_or_else(|| suggestion(entry.key, keys.iter().copied()));
         Err(entry.error(format!("{owner} has no key {}: {cure}", entry.key)))
     }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod aliases;
 pub mod cluster;
 pub mod collective;
 pub mod document;

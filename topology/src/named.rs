@@ -10,6 +10,7 @@ use std::fmt::Display;
 /// enum Side { Left, Right }
 /// lockstep_topology::named!(Side, "side": Left = "left", Right = "right");
 /// assert_eq!("left".parse(), Ok(Side::Left));
+/// assert_eq!("LEFT".parse(), Ok(Side::Left));
 /// assert_eq!("up".parse::<Side>(), Err("\"up\" is not a side: write left or right".to_owned()));
 /// assert_eq!(Side::ALL.map(|side| side.to_string()), ["left", "right"]);
 /// ```
@@ -40,8 +41,10 @@ macro_rules! named {
             type Err = ::std::string::String;
 
             fn from_str(text: &str) -> ::std::result::Result<$of, ::std::string::String> {
-                let known = $of::ALL.into_iter().find(|one| one.name() == text);
-                known.ok_or_else(|| $crate::unknown_name(text, $what, &$of::ALL.map($of::name)))
+                let names = $of::ALL.map($of::name);
+                let ours = $crate::aliases::ours($what, text, names)?;
+                let known = $of::ALL.into_iter().find(|one| one.name() == ours);
+                known.ok_or_else(|| $crate::unknown_name(text, $what, &names))
             }
         }
     };

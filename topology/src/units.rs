@@ -194,6 +194,9 @@ const SIZES: [(&str, u64); 10] = [
     ("TB", 1_000_000_000_000),
 ];
 
+/// A letter alone is a power of 1024, as in nccl-tests.
+const LETTERS: [(&str, u64); 4] = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -210,7 +213,8 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Bytes, String> {
         let (number, unit) = split_unit(text)?;
-        let found = SIZES.iter().find(|(name, _)| *name == unit);
+        let letter = || LETTERS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        let found = SIZES.iter().find(|(name, _)| *name == unit).or_else(letter);
         let Some((_, scale)) = found else {
             let near = SIZES.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
             let hint = near.map_or_else(String::new, |(name, _)| format!(": did you mean {number}{name}"));
@@ -243,6 +247,8 @@ mod tests {
         assert_eq!("3 GB/s".parse::<Bandwidth>().unwrap().bytes_per_s(), 3e9);
         assert_eq!("100MiB".parse::<Bytes>().unwrap(), Bytes(104_857_600));
         assert_eq!("192GB".parse::<Bytes>().unwrap(), Bytes(192_000_000_000));
+        assert_eq!("1G".parse::<Bytes>().unwrap(), Bytes(1 << 30));
+        assert_eq!("512m".parse::<Bytes>().unwrap(), "512MiB".parse().unwrap());
         assert_eq!("1.5kB".parse::<Bytes>().unwrap(), Bytes(1_500));
         assert!("1.5KB".parse::<Bytes>().unwrap_err().contains("did you mean 1.5kB"));
         assert!("4kib".parse::<Bytes>().unwrap_err().contains("did you mean 4KiB"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_models::{Axis, Job, Model, Program, READ_AHEAD, TransformAt};
+use lockstep_topology::cluster::with_room;
 use lockstep_topology::{
     Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, Time, blocks,
 };
@@ -101,7 +102,14 @@ impl Configuration {
         // On this machine ranks take the role of switches, as in the executor.
         let switches = if experiment.on_this_machine() { 0 } else { self.job.switches() };
         let ranks = self.devices().saturating_add(self.job.servers() - switches);
-        let placed = Placement::new(cluster, ranks, &rule)?;
+        let placed =
+            Placement::new(cluster, ranks, &rule).map_err(|error| match with_room(&experiment.cluster, ranks) {
+                Some(larger) if error.place == ErrorPlace::Flag("ranks") && rule == PlacementRule::Pack => {
+                    let message = format!("{}: write cluster {larger}", error.message);
+                    InputError { message, ..error }
+                }
+                _ => error,
+            })?;
         let joined = if switches > 0 { self.job.algorithm.joined(placed.ranks()) } else { Vec::new() };
         let mut placement = placed.and_switches(cluster, &joined, &self.job.algorithm)?;
         if self.learners > 1 {
@@ -139,7 +147,7 @@ impl Configuration {
 }
 
 impl Experiment {
-    /// Its configurations: for each batch, for each number of ranks, each algorithm; one for a single rank, which
+    /// Its configurations: for each strategy, for each batch, for each number of ranks, each algorithm; one for a single rank, which
     /// exchanges nothing.
     ///
     /// Ranks are on one node until [`Configuration::place`] says otherwise.
@@ -148,6 +156,15 @@ impl Experiment {
     /// No model, an unknown one, a global batch that does not divide, or an unsuitable algorithm; each program is built
     /// once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
+        if self.clusters.len() > 1 {
+            let message = "is a list, and this command uses one cluster: name one, or ask sim predict or sim sweep";
+            return Err(self.locate(InputError::flag("cluster", self.clusters.join(","), message)));
+        }
+        if self.strategies.len() > 1 {
+            let each = self.of_strategies();
+            let all: Vec<Vec<_>> = each.iter().map(Experiment::configurations).collect::<Result<_, _>>()?;
+            return Ok(all.concat());
+        }
         self.check_read()?;
         self.check_tuning()?;
         self.check_growth()?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use lockstep_models::Precision;
+use lockstep_topology::aliases::ours;
 
 /// The device that computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,12 +46,15 @@ impl FromStr for DeviceChoice {
 
     /// Reads `cpu`, `null`, `cuda` or `cuda:f32`, `cuda:fp32`, `cuda:tf32` and `cuda:bf16`.
     fn from_str(text: &str) -> Result<DeviceChoice, String> {
-        match text {
+        let ours = ours("device", text, ["cpu", "null", "cuda"])?;
+        let precision = ours.strip_prefix("cuda:").and_then(|precision| precision.parse().ok());
+        match &*ours {
             "cpu" => Ok(DeviceChoice::Cpu),
             "null" => Ok(DeviceChoice::Null),
-            "cuda" | "cuda:f32" | "cuda:fp32" => Ok(DeviceChoice::Cuda(Precision::F32)),
-            "cuda:tf32" => Ok(DeviceChoice::Cuda(Precision::Tf32)),
-            "cuda:bf16" => Ok(DeviceChoice::Cuda(Precision::Bf16)),
+            "cuda" => Ok(DeviceChoice::Cuda(Precision::F32)),
+            _ if precision.is_some_and(|of| [Precision::F32, Precision::Tf32, Precision::Bf16].contains(&of)) => {
+                Ok(DeviceChoice::Cuda(precision.unwrap_or_default()))
+            }
             _ => Err(format!("{text:?}: unknown device: write cpu, cuda, cuda:tf32, cuda:bf16 or null")),
         }
     }
@@ -66,6 +70,7 @@ mod tests {
             assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
         assert_eq!("cuda:f32".parse(), Ok(DeviceChoice::Cuda(Precision::F32)));
-        assert!("gpu".parse::<DeviceChoice>().unwrap_err().contains("cuda:bf16"));
+        assert_eq!("GPU:bfloat16".parse(), Ok(DeviceChoice::Cuda(Precision::Bf16)));
+        assert!("tpu".parse::<DeviceChoice>().unwrap_err().contains("cuda:bf16"));
     }
 }

@@ -9,6 +9,7 @@ use lockstep_models::{
     Optimizer, PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target, TransformAt,
 };
 use lockstep_readers::Solver;
+use lockstep_topology::aliases::difference;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 
 use crate::device::DeviceChoice;
@@ -117,6 +118,10 @@ macro_rules! fields {
         #[derive(Debug, Clone, PartialEq)]
         pub struct Experiment {
             $($(#[doc = $help] pub $field: $type,)?)*
+            /// All clusters, where there are several; `cluster` is the first.
+            pub clusters: Vec<String>,
+            /// All strategies, where there are several; `strategy` is the first.
+            pub strategies: Vec<Strategy>,
             /// Samples per step.
             pub batch: Batch,
             /// Learners on each device: each of `ranks` becomes this number of ranks.
@@ -145,6 +150,8 @@ macro_rules! fields {
             pub initial: Option<Arc<InitialValues>>,
             /// The place of each key that the file or a flag sets.
             pub places: BTreeMap<String, ErrorPlace>,
+            /// By key, how values differ from what other programs mean by the names that are given.
+            pub told: BTreeMap<String, Vec<&'static str>>,
             /// Of an arm: keys that the file states for all arms, of which one reads them.
             pub shared: BTreeSet<String>,
         }
@@ -153,6 +160,8 @@ macro_rules! fields {
             fn default() -> Experiment {
                 Experiment {
                     $($($field: $default,)?)*
+                    clusters: Vec::new(),
+                    strategies: Vec::new(),
                     batch: Batch::PerRank(vec![32]),
                     learners: 1,
                     tunes: false,
@@ -167,6 +176,7 @@ macro_rules! fields {
                     cores: None,
                     initial: None,
                     places: BTreeMap::new(),
+                    told: BTreeMap::new(),
                     shared: BTreeSet::new(),
                 }
             }
@@ -185,6 +195,58 @@ impl Experiment {
     /// Records that a flag has replaced the file's value of `key`, so that errors name the flag.
     pub fn overridden(&mut self, key: &'static str) {
         self.places.insert(key.to_owned(), ErrorPlace::Flag(key));
+    }
+
+    /// Sets its clusters, at least one.
+    pub(crate) fn set_clusters(&mut self, all: Vec<String>) {
+        self.cluster.clone_from(&all[0]);
+        self.clusters = if all.len() > 1 { all } else { Vec::new() };
+    }
+
+    /// Its clusters, one or several.
+    pub fn all_clusters(&self) -> Vec<String> {
+        if self.clusters.is_empty() { vec![self.cluster.clone()] } else { self.clusters.clone() }
+    }
+
+    /// Sets its strategies, at least one.
+    pub fn set_strategies(&mut self, all: Vec<Strategy>) {
+        self.strategy.clone_from(&all[0]);
+        self.strategies = if all.len() > 1 { all } else { Vec::new() };
+    }
+
+    /// Its strategies, one or several.
+    pub fn all_strategies(&self) -> Vec<Strategy> {
+        if self.strategies.is_empty() { vec![self.strategy.clone()] } else { self.strategies.clone() }
+    }
+
+    /// The experiment with one of its strategies, for each.
+    pub fn of_strategies(&self) -> Vec<Experiment> {
+        let with = |strategy| Experiment { strategy, strategies: Vec::new(), ..self.clone() };
+        self.all_strategies().into_iter().map(with).collect()
+    }
+
+    /// The experiment with one of its clusters, and there with one of its strategies, for each.
+    pub fn variants(&self) -> Vec<Experiment> {
+        let clusters = self.all_clusters();
+        let count = clusters.len();
+        let with = |(place, cluster)| {
+            // A wrong number of prices is refused before.
+            let price = self.price_of(place, count).ok().flatten().into_iter().collect();
+            Experiment { cluster, clusters: Vec::new(), price, ..self.clone() }
+        };
+        clusters.into_iter().enumerate().map(with).flat_map(|of_cluster| of_cluster.of_strategies()).collect()
+    }
+
+    /// Notes how the texts of `key`, names of other programs, differ from what they are taken for.
+    pub fn tell<'a>(&mut self, key: &str, texts: impl IntoIterator<Item = &'a str>) {
+        let told: Vec<&'static str> = texts.into_iter().filter_map(|text| difference(key, text)).collect();
+        self.told.insert(key.to_owned(), told);
+    }
+
+    /// What has been noted, each once.
+    pub fn account_of_names(&self) -> Vec<String> {
+        let all: BTreeSet<&str> = self.told.values().flatten().copied().collect();
+        all.into_iter().map(str::to_owned).collect()
     }
 
     /// Whether the file or a flag has a value for `key`.

@@ -77,7 +77,9 @@ fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
 /// A value that its key cannot have.
 pub fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
     let setting = setting(entry.key());
-    setting.how.read(experiment, setting, entry)
+    setting.how.read(experiment, setting, entry)?;
+    experiment.tell(setting.key, entry.items()?.iter().filter_map(Entry::plain_text));
+    Ok(())
 }
 
 /// The setting under a key that [`keys`] has.
@@ -112,6 +114,7 @@ fn sweep(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputErro
     for entry in section.entries() {
         for (setting, axis) in axes.iter().filter(|(setting, _)| setting.key == entry.key()) {
             axis.how.read(experiment, setting, &entry)?;
+            experiment.tell(setting.key, entry.items()?.iter().filter_map(Entry::plain_text));
         }
         experiment.places.insert(entry.key().to_owned(), entry.place());
     }

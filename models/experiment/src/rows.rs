@@ -19,12 +19,12 @@ macro_rules! rows {
             }),
         }
         "cluster" cluster: String = THIS_MACHINE.to_owned(),
-        "Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file", {
-            value: "CLUSTER", default: "this-machine", how: &One(TEXT, |e, cluster| e.cluster = cluster),
+        "Clusters: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file; a run has one", {
+            value: "CLUSTER,…", default: "this-machine", how: &Each(TEXT, Experiment::set_clusters),
             flag_of: PREDICT | RUN, in_arms: false, unlike: Unlike::Refused(unlike::cluster),
             axis: Some(SweepAxis {
                 help: "Clusters (lockstep clusters list) or .toml files; dgx-a100:1..32 is 1, 2, 4 … 32 hosts of one",
-                value: "C,…", how: &list(TEXT, |e| vec![e.cluster.clone()], |e, cluster| e.cluster = cluster),
+                value: "C,…", how: &list(TEXT, Experiment::all_clusters, |e, cluster| e.set_clusters(vec![cluster])),
                 nests: Nests::Outside, ..AXIS
             }),
         }
@@ -42,10 +42,10 @@ macro_rules! rows {
          :variable-batch), model-parallel, megatron (both also with :zero-1), first-device-table, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, \
          sma:reference-models, \
          ea-sgd:tau=4:round-robin, local-sgd:tau=4", {
-            value: "STRATEGY", default: "ssgd", how: &One(word(), |e, strategy| e.strategy = strategy),
+            value: "STRATEGY,…", default: "ssgd", how: &Each(word(), Experiment::set_strategies),
             flag_of: PREDICT | RUN, trained: Some((Trained::As, |run| Some(run.configuration.job.strategy.to_string()))),
             axis: Some(SweepAxis {
-                value: "S,…", how: &list(word(), |e| vec![e.strategy.clone()], |e, strategy| e.strategy = strategy), ..AXIS
+                value: "S,…", how: &list(word(), Experiment::all_strategies, |e, one| e.set_strategies(vec![one])), ..AXIS
             }),
         }
         "mesh" mesh: Option<Mesh> = None,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lockstep_topology::aliases::is_alike;
 use lockstep_topology::document::suggestion;
 use lockstep_topology::{Bytes, InputError, MODEL, Unreadable, read_bytes, read_text};
 
@@ -46,7 +47,7 @@ pub(super) fn names() -> Vec<String> {
 /// The model of that name, else of that path, with the settings after the colon.
 pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     let (name_or_path, settings) = split(wanted);
-    if let Some((name, text)) = ZOO.iter().find(|(name, _)| *name == name_or_path) {
+    if let Some((name, text)) = ZOO.iter().find(|(name, _)| is_alike(name, name_or_path)) {
         return model_file::parse(&file(name), text, settings);
     }
     let foreign = FORMATS[1..].iter().find(|ending| name_or_path.ends_with(*ending));
@@ -75,7 +76,7 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     if !is_path {
         let cure = suggestion(name_or_path, ZOO.iter().map(|(name, _)| *name));
         let message =
-            format!("there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {cure}");
+            format!("there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {cure}{KINDS}");
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
     let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
@@ -100,6 +101,10 @@ const LONGEST: Bytes = Bytes(64 << 20);
 
 /// The longest file of another framework: a list of the most layers has about as many bytes.
 const LONGEST_FOREIGN: Bytes = Bytes(8 << 20);
+
+/// Which models there can be.
+const KINDS: &str = " Models are of convolutions, dense layers and elementwise ones, on images or feature vectors; transformers \
+                     are not supported yet.";
 
 /// The advice on what to name instead.
 const CURE: &str = "lockstep models list shows those that need no file";

@@ -37,7 +37,7 @@ pub use data_row::{PackRow, SampleGroupRow, SampleRow};
 pub use failure::Failure;
 pub use layout_picture::layout_picture;
 pub use layout_row::LayoutTableRow;
-pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow};
+pub use listing_row::{CheckRow, ClusterRow, DetailRow, LayerRow, MemoryRow, ModelRow, NetworkRow};
 pub use page::{Chart, ChartAxis, ChartKind, Page, TimelineLines, save_page};
 pub use paper_row::PaperRow;
 pub use placement_row::{RankRow, TransitionRow};

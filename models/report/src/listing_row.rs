@@ -96,6 +96,24 @@ pub struct ClusterRow {
 
 impl Row for ClusterRow {}
 
+/// A row of `clusters networks`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct NetworkRow {
+    /// What follows the `@` behind a cluster's name.
+    pub name: String,
+    /// The kind of its links.
+    pub kind: String,
+    /// The rate of a link from a host, each way, in GB/s.
+    #[serde(rename = "bandwidth_GBps")]
+    pub bandwidth_gbps: f64,
+    /// The latency of such a link, in microseconds.
+    pub latency_us: f64,
+    /// Where its figures come from.
+    pub provenance: String,
+}
+
+impl Row for NetworkRow {}
+
 /// A row of `clusters show`: one figure of one part.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DetailRow {

@@ -37,6 +37,7 @@ impl Graph {
             Tensor::Difference => "difference".to_owned(),
             Tensor::Average => "average".to_owned(),
             Tensor::Reference => "reference".to_owned(),
+            Tensor::Consensus => "consensus".to_owned(),
         }
     }
 }

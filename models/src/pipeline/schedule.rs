@@ -144,7 +144,8 @@ impl FromStr for PipelineSchedule {
 
     /// Reads `gpipe`, `1f1b` and `interleaved:2`.
     fn from_str(text: &str) -> Result<PipelineSchedule, String> {
-        match (text, text.strip_prefix("interleaved:")) {
+        let ours = lockstep_topology::aliases::ours("schedule", text, ["gpipe", "1f1b", "interleaved"])?;
+        match (&*ours, ours.strip_prefix("interleaved:")) {
             ("gpipe", _) => Ok(PipelineSchedule::GPipe),
             ("1f1b", _) => Ok(PipelineSchedule::OneForwardOneBackward),
             ("interleaved", _) => Err("interleaved needs its chunks of a stage: write interleaved:2".to_owned()),

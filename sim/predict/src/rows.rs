@@ -33,6 +33,8 @@ struct FinishedRows {
     notes: Notes,
     keys: Vec<(u64, u32, f64)>,
     configurations: usize,
+    /// How many sets of rows, each compared within itself, there have been.
+    sets: u64,
 }
 
 impl Known {
@@ -54,7 +56,7 @@ impl Known {
     }
 
     /// Adds a note about all rows.
-    fn note(&self, note: &str) {
+    pub fn note(&self, note: &str) {
         self.lock().notes.add(note);
     }
 }
@@ -90,7 +92,8 @@ fn default_note(experiment: &Experiment, configurations: &[Configuration]) -> Op
     })
 }
 
-/// As [`rows`], for `configurations` of the experiment, row by row into `known`, with an estimate of the time left.
+/// As [`rows`], for `configurations` of the experiment, row by row into `known`, behind those that it has, with an estimate
+/// of the time left.
 ///
 /// # Errors
 /// As there.
@@ -104,7 +107,12 @@ pub fn find(
     mut each: impl FnMut(&Configuration, &Predicted),
 ) -> Result<(), Failure> {
     let blocks = blocks(experiment, &configurations, site, setup)?;
-    known.lock().configurations = blocks.len() * configurations.len();
+    let sets = {
+        let mut known = known.lock();
+        known.configurations += blocks.len() * configurations.len();
+        known.sets += blocks.len() as u64;
+        known.sets - blocks.len() as u64
+    };
     known.note(&site.basis);
     site.profile.iter().filter_map(Profile::disturbed_note).for_each(|note| known.note(&note));
     site.cluster.notes().for_each(|note| known.note(&note));
@@ -112,6 +120,7 @@ pub fn find(
     model.iter().flat_map(|model| model.notes()).for_each(|note| known.note(note));
     experiment.input.iter().for_each(|input| known.note(&input.account()));
     default_note(experiment, &configurations).iter().for_each(|note| known.note(note));
+    experiment.account_of_names().iter().for_each(|note| known.note(note));
     let factor = match &experiment.anchor {
         None => 1.0,
         Some(anchor) => {
@@ -187,7 +196,7 @@ pub fn find(
                 found.notes.add_of_row(note, row_number, &label);
             }
             // Only rows of one scenario are compared with each other.
-            let key = configuration.batch_key | (number as u64) << 48;
+            let key = configuration.batch_key | (sets + number as u64) << 48;
             found.keys.push((key, configuration.job.workers, row.images_per_s));
             found.rows.push(row);
             drop(found);

@@ -5,9 +5,11 @@
 
 use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
-use super::{MOST_DEVICES, Origin};
-use crate::InputError;
+use super::wire::Wire;
+use super::{Cluster, LinkKind, MOST_DEVICES, Origin};
+use crate::aliases::squeezed;
 use crate::document::{Entry, SourceText, TextSpot, nearest_or_all};
+use crate::{Bandwidth, InputError, Placement, PlacementRule, Time};
 use std::sync::Arc;
 
 /// The networks' text.
@@ -76,12 +78,63 @@ impl Order {
     }
 }
 
-/// Names of the networks that `@` may ask for.
+/// The presets whose name or GPU contains `name`, as in `h100`, `8xH100` and `a100-80gb`.
+pub(super) fn with_gpu(name: &str, presets: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    let squeezed_name = squeezed(name);
+    let bare =
+        squeezed_name.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('x').unwrap_or(&squeezed_name);
+    let wanted = bare.strip_suffix("gb").unwrap_or(bare);
+    if wanted.len() < 3 || !wanted.contains(|c: char| c.is_ascii_digit()) {
+        return Vec::new();
+    }
+    let gpus = |text: &'static str| text.lines().filter_map(|line| line.strip_prefix("model = "));
+    let has = |(preset, text): &&(&'static str, &'static str)| {
+        [*preset].into_iter().chain(gpus(text)).any(|of| squeezed(of).contains(wanted))
+    };
+    presets.iter().filter(has).map(|(preset, _)| *preset).collect()
+}
+
+/// The order of the cluster in `asked` with as many hosts as `ranks` ranks need, where a file of one kind of host can have
+/// that many.
+pub fn with_room(asked: &str, ranks: u32) -> Option<String> {
+    let (name, order) = Order::parse(asked).ok()?;
+    let network = order.network.map(|network| format!("@{network}")).unwrap_or_default();
+    let of = |hosts: u32| format!("{name}:{hosts}{network}");
+    let fits = |hosts: u32, ranks: u32| {
+        let cluster = Cluster::load(&of(hosts)).ok()?;
+        Placement::new(&cluster, ranks, &PlacementRule::Pack).ok()
+    };
+    // Places of a host: ever more ranks, until they do not fit.
+    let each = (0..12).map(|power| 1u32 << power).take_while(|ranks| fits(1, *ranks).is_some()).last()?;
+    let hosts = ranks.div_ceil(each);
+    fits(hosts, ranks).map(|_| of(hosts))
+}
+
+/// A network that `@` may ask for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    /// Its name.
+    pub name: String,
+    /// The kind of its links.
+    pub kind: LinkKind,
+    /// The rate of a link from a host.
+    pub bandwidth: Bandwidth,
+    /// The latency of such a link.
+    pub latency: Time,
+    /// Where its figures come from.
+    pub provenance: String,
+}
+
+/// The networks that `@` may ask for.
 ///
 /// # Errors
 /// None, unless the shipped file is broken; a test reads it.
-pub fn networks() -> Result<Vec<String>, InputError> {
-    read_networks(false, |tables| Ok(tables.into_iter().map(|table| table.name).collect()))
+pub fn networks() -> Result<Vec<Network>, InputError> {
+    let network = |table: FabricTable<'_>| {
+        let Wire { kind, bandwidth, latency, provenance, .. } = table.wire;
+        Network { name: table.name, kind, bandwidth, latency, provenance: provenance.to_string() }
+    };
+    read_networks(false, |tables| Ok(tables.into_iter().map(network).collect()))
 }
 
 /// The network called `name`, or the error where there is none. A name of the catalogue may be followed by shapes:

@@ -47,6 +47,7 @@ use std::str::FromStr;
 use super::algorithm::{Algorithm, Call, Entry, Parameter, Value};
 use super::lanes::Lanes;
 use super::nccl::Wire;
+use crate::aliases::ours;
 use crate::named::listed;
 use crate::{InputError, nearest};
 
@@ -104,6 +105,8 @@ impl FromStr for Algorithm {
     type Err = InputError;
 
     fn from_str(text: &str) -> Result<Algorithm, InputError> {
+        let ours = ours("algorithm", text, ENTRIES.iter().map(|entry| entry.name));
+        let text = &*ours.map_err(|message| refusal(text, message))?;
         let Some((entry, rest)) = entry(text) else { return Err(unknown(text)) };
         let values = values(entry, text, rest)?;
         Ok(Algorithm { entry, values })

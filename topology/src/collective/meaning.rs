@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::shard::shard;
+use crate::aliases::ours;
 use crate::{InputError, nearest};
 
 /// What holds after a collective over the members of a group.
@@ -155,6 +156,7 @@ impl FromStr for Collective {
     type Err = InputError;
 
     fn from_str(text: &str) -> Result<Collective, InputError> {
+        let text = &*ours("collective", text, NAMES).map_err(|message| InputError::new("", text, message))?;
         let (name, root) = match text.split_once(':') {
             Some((name @ ("broadcast" | "reduce" | "scatter" | "gather"), root)) => {
                 let parsed = root.parse().map_err(|_| {

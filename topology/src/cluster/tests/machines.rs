@@ -49,7 +49,7 @@ fn every_preset_loads_in_any_number_and_every_figure_has_a_source() {
     let machines =
         Cluster::presets().iter().filter(|(_, text)| text.contains("\ncount = 1\n") && text.contains("\nnetwork = "));
     for name in machines.map(|(name, _)| name) {
-        for network in networks().unwrap() {
+        for network in networks().unwrap().into_iter().map(|network| network.name) {
             let cluster = load(&format!("{name}:3@{network}"));
             assert_eq!((cluster.hosts().len(), cluster.fabrics[0].name.as_str()), (3, network.as_str()));
             let last = *cluster.hosts()[2].devices.last().unwrap();

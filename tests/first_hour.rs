@@ -1,0 +1,153 @@
+//! Tests the names that engineers type who know PyTorch, Megatron and nccl-tests: each is taken and printed under our own
+//! name, or refused with an error that names ours.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::commands::{folder, lockstep, rows};
+
+/// Calls that are taken, and the column that shows our name.
+const TAKEN: &[(&str, &str, &str)] = &[
+    ("sim predict --model lenet --cluster dgx-h100 --ranks 8 --strategy fsdp --dtype bfloat16", "strategy", "zero-3"),
+    ("sim predict --model LeNet --cluster DGX-H100 --gpus 8 --strategy DDP --dtype BF16", "model", "lenet in bf16"),
+    ("sim predict --model resnet50 --cluster dgx_a100 --world-size 8 --strategy ZeRO_3", "strategy", "zero-3"),
+    (
+        "sim predict --model lenet --cluster dgx-a100 --ranks 4 --strategy zero3 --algorithm nccl",
+        "algorithm",
+        "library:nccl",
+    ),
+    (
+        "sim predict --model lenet --cluster ethernet-4 --ranks 2 --micro-batch-size 8 --grad-accum 2",
+        "global_batch",
+        "32",
+    ),
+    ("sim predict --model lenet --cluster ethernet-4 --ranks 2 --global-batch-size 64", "batch_per_rank", "32"),
+    ("sim predict --model alexnet --cluster dgx-a100 --tp 2 --pp 2 --dp 2 --accumulate 4", "ranks", "8"),
+    ("sim predict --model alexnet --cluster dgx-a100 --ranks 8 --tp 2", "strategy", "megatron"),
+    ("sim predict --model lenet --cluster ethernet-4 --dp 4", "ranks", "4"),
+    ("sim collective --collective all_reduce --bytes 1G --ranks 8 --cluster dgx-h100", "bytes", "1073741824"),
+    ("sim collective --collective AllGather --bytes 512M --ranks 8 --cluster dgx-h100", "collective", "allgather"),
+    ("sim collective --collective reduce_scatter --bytes 100k --ranks 8 --cluster dgx-h100", "bytes", "102400"),
+    (
+        "sim collective --collective all_to_all --bytes 1g --ranks 8 --cluster dgx-h100 --algorithm pairwise",
+        "bytes",
+        "1073741824",
+    ),
+    (
+        "exec run --model mlp --data synthetic:64 --lr 0.5 --batch-per-gpu 4 --max-steps 2 --device CPU",
+        "learning_rate",
+        "0.5",
+    ),
+    ("exec collective --collective all-gather --ranks 2 --bytes 1K --algorithm Ring", "collective", "allgather"),
+];
+
+/// Calls that are refused, and the parts of their errors.
+const REFUSED: &[(&str, &[&str])] = &[
+    ("sim predict --model lenet --cluster h100", &["h100", "dgx-h100", "dgx-h100:8"]),
+    ("sim predict --model lenet --cluster 8xH100", &["dgx-h100"]),
+    ("sim predict --model lenet --cluster a100-80gb", &["dgx-a100"]),
+    ("sim predict --model lenet --cluster dgx-h100 --ranks 64", &["--ranks: 64:", "write cluster dgx-h100:8"]),
+    ("sim collective --cluster dgx-a100 --ranks 128 --bytes 1M", &["--ranks: 128:", "write cluster dgx-a100:16"]),
+    ("sim predict --model gpt2 --cluster dgx-h100", &["gpt2", ".onnx", "transformers are not supported yet"]),
+    ("sim predict --model lenet --strategy deepspeed", &["zero-1", "zero-2", "zero-3"]),
+    ("sim predict --model lenet --strategy sharded", &["zero-1", "zero-2", "zero-3"]),
+    ("sim predict --model lenet --strategy tp", &["--tp 2", "megatron"]),
+    ("sim predict --model lenet --strategy pipeline", &["--pp 2"]),
+    ("sim predict --model lenet --strategy ps", &["parameter-server:1"]),
+    ("sim predict --model lenet --precision amp", &["bf16 or fp16"]),
+    ("sim predict --model lenet --algorithm gloo", &["use ring"]),
+    ("sim predict --model lenet --algorithm rccl", &["library:nccl"]),
+    ("sim predict --model lenet --batch-size 32", &["--batch-per-rank", "--global-batch"]),
+    ("sim predict --model lenet --bs 32", &["--batch-per-rank", "--global-batch"]),
+    ("sim predict --model lenet --nodes 8", &["dgx-h100:8"]),
+    ("sim predict --model lenet --backend nccl", &["--algorithm library:nccl", "--transport"]),
+    ("sim predict --model lenet --bf16", &["--precision bf16"]),
+    ("sim predict --model lenet --cp 2", &["not supported yet", "--dp", "--tp", "--pp"]),
+    ("sim predict --model lenet --ep 2", &["not supported yet"]),
+    ("sim predict --model lenet --seq-length 4096", &["not supported yet"]),
+    ("sim predict --model lenet --cluster dgx-a100 --ranks 6 --tp 4", &["--ranks: 6:", "multiple of the 4"]),
+    ("sim predict --model lenet --epochs 3", &["exec run"]),
+    ("sim predict --model lenet --lr 0.1", &["--learning-rate", "exec run"]),
+    ("exec run --model mlp --transport nccl", &["threads or mpi", "library:nccl"]),
+    ("exec run --model mlp --cluster ethernet-4,workstation", &["--cluster", "name one", "sim predict"]),
+    ("sim collective --bytes 1GiBB --ranks 2", &["--bytes", "25MiB"]),
+    ("sim predict words.toml", &["words.toml:3", "precision"]),
+];
+
+#[test]
+fn names_of_other_programs_are_taken() {
+    let folder = folder("first-hour");
+    for (line, column, value) in TAKEN {
+        let words: Vec<&str> = line.split(' ').collect();
+        let row = rows(&folder, &words[..2].join("-"), &words).remove(0);
+        let shown = match &row[*column] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        assert_eq!(shown, *value, "{line}");
+    }
+}
+
+#[test]
+fn errors_name_our_names() {
+    let folder = folder("first-hour-errors");
+    std::fs::write(folder.join("words.toml"), "name = \"e\"\nmodel = \"lenet\"\ndtype = \"bf16\"\n").expect("a file");
+    let mut faults = Vec::new();
+    for (line, words) in REFUSED {
+        let output = lockstep(&folder, &line.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let last = said.lines().last().unwrap_or_default();
+        if output.status.code() != Some(2) || words.iter().any(|word| !last.contains(word)) {
+            faults.push(format!("{line}: {words:?}: {said}"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The strategies of the help are those of the registry.
+#[test]
+fn help_lists_every_strategy() {
+    let output = lockstep(&folder("first-hour-help"), &["sim", "predict", "--help"]);
+    let help = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    for form in lockstep_models::Strategy::forms() {
+        assert!(help.contains(form), "{form}");
+    }
+}
+
+/// Several clusters and strategies are rows of one table, in the given order, each cluster compared within itself; one
+/// that is too small is a note.
+#[test]
+fn lists_of_clusters_and_strategies_give_rows_for_each() {
+    let folder: PathBuf = folder("first-hour-lists");
+    let file = "name = \"e\"\nmodel = \"lenet\"\ncluster = [\"dgx-h100:8\", \"dgx-a100:16\"]\nranks = 16\n\
+                strategy = [\"ddp\", \"zero-3\"]\n";
+    std::fs::write(folder.join("e.toml"), file).expect("a file");
+    let of = |words: &str| rows(&folder, "sim-predict", &words.split(' ').collect::<Vec<_>>());
+    let text = |rows: &[Value]| -> Vec<String> {
+        rows.iter().map(|row| format!("{} {}", row["cluster"], row["strategy"]).replace('"', "")).collect()
+    };
+    let found = of("sim predict e.toml");
+    let expected = ["dgx-h100 ssgd", "dgx-h100 zero-3", "dgx-a100 ssgd", "dgx-a100 zero-3"];
+    assert_eq!(text(&found), expected);
+    let alone = of("sim predict --model lenet --cluster dgx-a100:16 --ranks 16 --strategy zero-3");
+    assert_eq!(found[3]["step_time_s"], alone[0]["step_time_s"]);
+    let flags = of("sim predict --model lenet --cluster dgx-h100:8,dgx-a100:16 --ranks 16 --strategy ssgd,zero-3");
+    assert_eq!(flags, found);
+    let call = [
+        "sim",
+        "predict",
+        "--model",
+        "lenet",
+        "--cluster",
+        "dgx-h100,dgx-a100:16",
+        "--ranks",
+        "128",
+        "--format",
+        "json",
+    ];
+    let output = lockstep(&folder, &call);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["rows"].as_array().map(Vec::len), Some(1));
+    assert!(json["notes"].to_string().contains("write cluster dgx-h100:16"), "{}", json["notes"]);
+}
