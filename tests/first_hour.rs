@@ -17,6 +17,10 @@ const TAKEN: &[(&str, &str, &str)] = &[
         "algorithm",
         "library:nccl",
     ),
+    ("sim predict --model lenet --cluster mi300x-8 --ranks 8 --algorithm rccl", "algorithm", "library:rccl"),
+    ("sim predict --model lenet --cluster mi300x-8 --ranks 8", "algorithm", "library:rccl"),
+    ("sim predict --model vgg-16 --cluster dgx-h100:8 --ranks 64", "algorithm", "library:nccl"),
+    ("sim predict --model lenet --cluster dgx-h100:8 --ranks 64", "cluster", "dgx-h100:8@infiniband-ndr"),
     (
         "sim predict --model lenet --cluster ethernet-4 --ranks 2 --micro-batch-size 8 --grad-accum 2",
         "global_batch",
@@ -57,7 +61,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("sim predict --model lenet --strategy ps", &["parameter-server:1"]),
     ("sim predict --model lenet --precision amp", &["bf16 or fp16"]),
     ("sim predict --model lenet --algorithm gloo", &["use ring"]),
-    ("sim predict --model lenet --algorithm rccl", &["library:nccl"]),
     ("sim predict --model lenet --batch-size 32", &["--batch-per-rank", "--global-batch"]),
     ("sim predict --model lenet --bs 32", &["--batch-per-rank", "--global-batch"]),
     ("sim predict --model lenet --nodes 8", &["dgx-h100:8"]),
@@ -128,7 +131,9 @@ fn lists_of_clusters_and_strategies_give_rows_for_each() {
         rows.iter().map(|row| format!("{} {}", row["cluster"], row["strategy"]).replace('"', "")).collect()
     };
     let found = of("sim predict e.toml");
-    let expected = ["dgx-h100 ssgd", "dgx-h100 zero-3", "dgx-a100 ssgd", "dgx-a100 zero-3"];
+    let [h100, a100] = ["dgx-h100:8@infiniband-ndr", "dgx-a100:16@infiniband-hdr"];
+    let expected = [(h100, "ssgd"), (h100, "zero-3"), (a100, "ssgd"), (a100, "zero-3")];
+    let expected = expected.map(|(cluster, strategy)| format!("{cluster} {strategy}"));
     assert_eq!(text(&found), expected);
     let alone = of("sim predict --model lenet --cluster dgx-a100:16 --ranks 16 --strategy zero-3");
     assert_eq!(found[3]["step_time_s"], alone[0]["step_time_s"]);

@@ -94,7 +94,7 @@ const NAMES: &[(&str, &[(&str, Meaning)])] = &[
                 "sharp",
                 Not("is an algorithm with the GPUs of a switch and its levels: write collnet:2:1 or nvls-collnet:2:1"),
             ),
-            ("rccl", Not("has no model here: use library:nccl for NVIDIA's GPUs, or ring")),
+            ("rccl", Is("library:rccl")),
             ("gloo", Not("has no model here: its allreduce is a ring, so use ring")),
             ("ps", Not("write parameter-server:1, with the number of servers")),
         ],

@@ -189,6 +189,22 @@ impl Cluster {
         &self.name
     }
 
+    /// Its name with its number of hosts where it has several, and with the networks of its fabrics.
+    ///
+    /// ```
+    /// # use lockstep_topology::Cluster;
+    /// let whole = |name: &str| Cluster::load(name).unwrap().whole_name();
+    /// assert_eq!(whole("dgx-h100:8"), "dgx-h100:8@infiniband-ndr");
+    /// assert_eq!(whole("dgx-a100:4@infiniband-hdr"), "dgx-a100:4@infiniband-hdr");
+    /// assert_eq!((whole("workstation"), whole("dgx-h100")), ("workstation".to_owned(), "dgx-h100".to_owned()));
+    /// ```
+    pub fn whole_name(&self) -> String {
+        let hosts = if self.hosts.len() > 1 { format!(":{}", self.hosts.len()) } else { String::new() };
+        let networks: Vec<&str> = self.fabrics.iter().map(|fabric| fabric.name.as_str()).collect();
+        let networks = if networks.is_empty() { String::new() } else { format!("@{}", networks.join("+")) };
+        format!("{}{hosts}{networks}", self.name)
+    }
+
     /// Its description from the file; may be empty.
     pub fn description(&self) -> &str {
         &self.description

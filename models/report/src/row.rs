@@ -54,7 +54,7 @@ pub struct PredictedRow {
     /// The configuration.
     #[serde(flatten)]
     pub setting: Setting,
-    /// Name of the cluster.
+    /// The whole cluster: its name, number of hosts and networks, e.g. `dgx-h100:8@infiniband-ndr`.
     pub cluster: String,
     /// How transfers share links.
     pub network: String,

@@ -224,7 +224,7 @@ fn row(
     let quantile = |which: usize| spread.map(|spread| spread.quantiles_s[which]);
     PredictedRow {
         setting: configuration.setting(),
-        cluster: site.cluster.name().to_owned(),
+        cluster: site.cluster.whole_name(),
         network: setup.network.name().to_owned(),
         scenario: configuration.scenario.as_deref().map(str::to_owned),
         step_time_s,
