@@ -64,17 +64,30 @@ fn is_call(line: &str) -> bool {
 fn broken(call: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = " ".to_owned();
-    for word in words(call) {
+    for word in with_values(words(call), width) {
         // Space for the backslash.
         if line.chars().count() + 1 + word.chars().count() + 2 > width && !line.trim().is_empty() {
             lines.push(format!("{line} \\"));
             line = "     ".to_owned();
         }
         line.push(' ');
-        line.push_str(word);
+        line.push_str(&word);
     }
     lines.push(line);
     lines
+}
+
+/// Flags together with their values, where both fit on a line.
+fn with_values(words: Vec<&str>, width: usize) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for word in words {
+        let before = all.last_mut().filter(|before| before.starts_with("--") && !before.contains([' ', '=']));
+        match before.filter(|before| !word.starts_with('-') && before.len() + word.chars().count() + 9 <= width) {
+            Some(flag) => flag.push_str(&format!(" {word}")),
+            None => all.push(word.to_owned()),
+        }
+    }
+    all
 }
 
 /// The words of a call; what is in quotes stays together.
@@ -163,5 +176,7 @@ mod tests {
         assert_eq!(pasteable(text, 80), shown);
         let narrow = "  lockstep a \\\n      --bbbbbbbb \\\n      cccccccc --d";
         assert_eq!(pasteable("  lockstep a --bbbbbbbb cccccccc --d", 22), narrow);
+        let wider = "  lockstep a \\\n      --bbbbbbbb cccccccc \\\n      --d";
+        assert_eq!(pasteable("  lockstep a --bbbbbbbb cccccccc --d", 28), wider);
     }
 }
