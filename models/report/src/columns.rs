@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::table::rounded;
+use super::rounded::rounded;
 
 /// Properties of a row besides its fields.
 pub trait Row: Serialize {

@@ -20,6 +20,7 @@ mod placement_row;
 mod plot_row;
 pub mod progress;
 mod report;
+mod rounded;
 mod row;
 mod stage_chart;
 mod stage_picture;

@@ -5,9 +5,8 @@ use lockstep_topology::printable_line;
 use serde_json::Value;
 
 use super::columns::Columns;
+use super::rounded::rounded;
 
-/// Digits that a rounded figure keeps.
-const DIGITS: i32 = 4;
 /// Texts longer than this are cut where there are several rows and more columns follow.
 const WIDEST: usize = 72;
 /// Names of columns are broken where they are wider than this and than their figures.
@@ -210,18 +209,6 @@ fn cell(value: &Value) -> Cell {
         other => (other.to_string(), false),
     };
     Cell { text, number }
-}
-
-/// Four significant digits, never an exponent, whole numbers from 1000 on; `0` below half of the last of twelve places.
-pub(super) fn rounded(value: f64) -> String {
-    /// Decimal places at most.
-    const PLACES: i32 = 12;
-    if value.abs() < 0.5 * 10f64.powi(-PLACES) {
-        return "0".to_owned();
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    let places = (DIGITS - 1 - magnitude).clamp(0, PLACES) as usize;
-    format!("{value:.places$}")
 }
 
 fn is_hash(text: &str) -> bool {

@@ -17,7 +17,7 @@ use lockstep_report::PredictedRow;
 const CALIBRATED: f64 = 0.04;
 /// The same of ranks that share cores.
 const SHARING_CORES: f64 = 0.11;
-/// The error of kernels of CPUs that are priced by data sheets: assumed to be that of GPUs whose kernels nobody timed here.
+/// The error of kernels of CPUs that are priced by data sheets: assumed to be that of GPUs without timed kernels.
 const CPU_DATA_SHEET: f64 = 0.65;
 /// The error of exchanges on a described network: the largest of the medians over NCCL's measured curves
 /// (docs/collectives.md).

@@ -34,6 +34,8 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("epochs", "1"),
     ("epochs", "3"),
     ("warmup_steps", "1"),
+    ("seconds_per_run", "0.1"),
+    ("price", "2.5"),
     ("seed", "7"),
     ("seed", "7\nrouting = \"ecmp\""),
     ("seeds", "2"),
@@ -208,7 +210,8 @@ pub(super) const DESCRIBES: &[(&str, &str, &str)] = &[
 /// Keys that may leave answers as they are: the sample, the keys, the reason.
 pub(super) const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("", "arm sweep", "is for exec sweep, or sim sweep, which share the file"),
-    ("", "warmup_steps", "is about step times, which are left out of the answers"),
+    ("", "warmup_steps seconds_per_run", "is about step times, which are left out of the answers"),
+    ("", "decode_threads", "decides when batches are ready, and not what is trained"),
     ("", "sampling data transport", "decides nothing of a prediction, which shares the file with runs"),
     ("", "algorithm axis_algorithms chunk mesh pad", "equal, short or few parts stay as they are"),
     ("experiment of epochs, no momentum", "target_epochs", "no accuracy reaches the target"),
@@ -226,6 +229,7 @@ pub(super) const UNMOVED: &[(&str, &str)] = &[
     ("experiment [] weights", "the file is absent; tests/imports.rs has weights"),
     ("experiment [] decode_threads", "is of packed files; tests/packed_input.rs has them"),
     ("experiment [] warmup_steps", "is about times, which are left out"),
+    ("experiment [] seconds_per_run", "is of comparisons; src/compare/run_steps.rs"),
     ("experiment [scenario] failed", "a host with one NIC cannot lose it; tests/scenarios.rs has others"),
     ("experiment [scenario.degraded] count", "there is one wire between the two; tests/scenarios.rs has others"),
     ("cluster [host.cpu] message_wake", "sim/src/tests/nearest.rs"),
