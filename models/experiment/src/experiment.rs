@@ -240,7 +240,11 @@ impl Experiment {
     /// Notes how the texts of `key`, names of other programs, differ from what they are taken for.
     pub fn tell<'a>(&mut self, key: &str, texts: impl IntoIterator<Item = &'a str>) {
         let told: Vec<&'static str> = texts.into_iter().filter_map(|text| difference(key, text)).collect();
-        self.told.insert(key.to_owned(), told);
+        if told.is_empty() {
+            self.told.remove(key);
+        } else {
+            self.told.insert(key.to_owned(), told);
+        }
     }
 
     /// What has been noted, each once.

@@ -227,10 +227,14 @@ mod tests {
     #[test]
     fn figures_of_the_input_apply_where_they_are_used() {
         let text = |strategy: &str, source: &str| {
+            let (rate, from) = match source {
+                "files" => ("storage_bandwidth = \"1GB/s\"\n", ", storage_bandwidth = \"assumed\""),
+                _ => ("", ""),
+            };
             format!(
                 "name = \"e\"\nmodel = \"mlp\"\nstrategy = \"{strategy}\"\n[input]\nsource = \"{source}\"\nsamples = 100\n\
-                 image = \"1KiB\"\nthreads = 1\ndecode = \"1ms\"\nstorage_bandwidth = \"1GB/s\"\nprovenance = {{ samples = \
-                 \"assumed\", image = \"assumed\", threads = \"assumed\", decode = \"assumed\", storage_bandwidth = \"assumed\" }}\n"
+                 image = \"1KiB\"\nthreads = 1\ndecode = \"1ms\"\n{rate}provenance = {{ samples = \"assumed\", image = \
+                 \"assumed\", threads = \"assumed\", decode = \"assumed\"{from} }}\n"
             )
         };
         let machine = [(MachineParameter::StorageLatency, 0.02), (MachineParameter::Callback, 0.003)];
