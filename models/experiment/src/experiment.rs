@@ -194,7 +194,8 @@ impl Experiment {
 
     /// Records the places of the keys in a table, as in `input.threads`.
     pub(crate) fn place_keys(&mut self, entry: &Entry<'_>) -> Result<(), InputError> {
-        let keys = entry.table()?.entries().map(|key| (format!("{}.{}", entry.key(), key.key()), key.place()));
+        let table = entry.table()?;
+        let keys = table.entries().map(|key| (format!("{}.{}", entry.key(), key.key()), key.place()));
         self.places.extend(keys);
         Ok(())
     }
