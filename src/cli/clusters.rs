@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use lockstep_topology::cluster::{
-    CatalogueGpu, DescriptionTable, DeviceKind, GpuSpec, Lanes, Network, PeakPrecision, catalogue, networks,
+    CatalogueGpu, DescriptionTable, DeviceKind, GpuSpec, Lanes, NetworkFigures, PeakPrecision, catalogue, networks,
 };
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
@@ -86,7 +86,7 @@ impl Clusters {
             }
             Clusters::Gpus { format } => gpus(format),
             Clusters::Networks { format } => {
-                let row = |network: Network| NetworkRow {
+                let row = |network: NetworkFigures| NetworkRow {
                     name: network.name,
                     kind: network.kind.to_string(),
                     bandwidth_gbps: network.bandwidth.bytes_per_s() * 1e-9,

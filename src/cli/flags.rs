@@ -56,6 +56,7 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
                     flag.how.take(of, flag.setting, texts)?;
                     of.tell(flag.setting.key, texts.iter().map(String::as_str));
                     of.overridden(flag.setting.place_key());
+                    of.overridden(flag.setting.key);
                 }
                 experiment.arms = arms;
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective_within};
-use lockstep_topology::cluster::with_room;
+use lockstep_topology::placement::with_room;
 use lockstep_topology::{
     Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
 };

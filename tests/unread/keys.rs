@@ -66,7 +66,7 @@ fn tables(text: &str) -> Vec<Table<'_>> {
     [first].into_iter().chain(rest).collect()
 }
 
-/// The text with `line` in place of the lines at `at`.
+/// The text with `line` instead of the lines at `at`.
 fn with_line(text: &str, at: std::ops::Range<usize>, line: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.splice(at, [line]);

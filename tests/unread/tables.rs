@@ -94,7 +94,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--mesh", "sim predict", Some("pipeline=2")),
     ("--tp", "", Some("2")),
     ("--pp", "", Some("2")),
-    ("--dp", "", Some("2")),
+    ("--dp", "", Some("3")),
     ("--schedule", "", Some("gpipe")),
     ("--cut", "", Some("layers")),
     ("--learners", "", Some("2")),
@@ -306,6 +306,8 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
         Some("broadcast"),
     ),
     ("models layouts lenet --strategy megatron --mesh data=4,tensor=1", "--mesh", Some("data=2,tensor=2")),
+    ("sim predict --model lenet --cluster ethernet-4 --format json", "--dp", Some("2")),
+    ("exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --format json", "--dp", Some("2")),
     ("models show lenet --memory", "--batch", Some("4")),
     ("models layouts lenet --strategy zero-2 --ranks 4", "--accumulate", Some("2")),
 ];

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use crate::ErrorPlace;
+
 /// What another name means.
 enum Meaning {
     /// Our name, behind which the text's settings stay.
@@ -21,11 +23,11 @@ const FSDP: &str = "fsdp is taken as zero-3: parameters, gradients and optimizer
                     each bucket; PyTorch cuts each tensor or each wrapped module, so its messages have other sizes";
 const LEVELS: &str =
     "has several levels: write zero-1 (optimizer state), zero-2 (gradients too) or zero-3 (parameters too)";
-const TENSOR: &str = "is an axis of the ranks, along which megatron and model-parallel split layers: write --tp 2 (mesh tensor=2) with \
+const TENSOR: &str = "is an axis of the ranks, along which megatron and model-parallel split layers: write {tp} 2 (mesh tensor=2) with \
                       megatron or model-parallel";
 const STAGES: &str =
-    "is an axis of the ranks: write --pp 2 (mesh pipeline=2) with ssgd, zero-1, megatron or model-parallel";
-const LATER: &str = "is not supported yet: ranks have the axes data (--dp), tensor (--tp) and pipeline (--pp)";
+    "is an axis of the ranks: write {pp} 2 (mesh pipeline=2) with ssgd, zero-1, megatron or model-parallel";
+const LATER: &str = "is not supported yet: ranks have the axes data ({dp}), tensor ({tp}) and pipeline ({pp})";
 const MIXED: &str = "has several meanings: write bf16 or fp16, which keep fp32 weights";
 const RUNTIME: &str = "is no transport here: write threads or mpi, and algorithm library:nccl for NCCL's collectives";
 
@@ -59,10 +61,10 @@ const NAMES: &[(&str, &[(&str, Meaning)])] = &[
             ("contextparallel", Not(LATER)),
             ("ep", Not(LATER)),
             ("expertparallel", Not(LATER)),
-            ("ps", Not("is an algorithm of the allreduce: write ssgd, with --algorithm parameter-server:1")),
+            ("ps", Not("is an algorithm of the allreduce: write ssgd, with {algorithm} parameter-server:1")),
             (
                 "parameterserver",
-                Not("is an algorithm of the allreduce: write ssgd, with --algorithm parameter-server:1"),
+                Not("is an algorithm of the allreduce: write ssgd, with {algorithm} parameter-server:1"),
             ),
         ],
     ),
@@ -164,33 +166,42 @@ const KEYS: &[(&str, &[&str])] = &[
 const NO_KEYS: &[(&[&str], &str)] = &[
     (
         &["batch-size", "bs", "batch", "b"],
-        "has several meanings: write --batch-per-rank for the samples of each GPU and micro-batch, or \
-                                --global-batch for those of a step",
+        "has several meanings: write {batch_per_rank} for the samples of each GPU and micro-batch, or \
+                                {global_batch} for those of a step",
     ),
     (
         &["nodes", "nnodes", "num-nodes", "hosts"],
-        "is part of the cluster's name: write the number of hosts behind a colon, e.g. --cluster \
-                                                  dgx-h100:8, and --ranks for the GPUs",
+        "is part of the cluster's name: write the number of hosts behind a colon, e.g. {cluster} \
+                                                  dgx-h100:8, and {ranks} for the GPUs",
     ),
     (
         &["backend"],
-        "is two settings here: write --algorithm library:nccl (or ring, …) for the collectives, and --transport threads or mpi \
+        "is two settings here: write {algorithm} library:nccl (or ring, …) for the collectives, and {transport} threads or mpi \
                     for how ranks of a measured run talk",
     ),
-    (&["bf16", "fp16", "fp8", "amp", "half"], "is a value here: write --precision bf16, fp16 or fp8"),
+    (&["bf16", "fp16", "fp8", "amp", "half"], "is a value here: write {precision} bf16, fp16 or fp8"),
     (
         &["cp", "context-parallel-size", "ep", "expert-model-parallel-size", "sp", "sequence-parallel"],
-        "is not supported yet: ranks have the axes --dp (data), --tp (tensor) and --pp (pipeline)",
+        "is not supported yet: ranks have the axes {dp} (data), {tp} (tensor) and {pp} (pipeline)",
     ),
     (&["seq-length", "seq-len", "sequence-length"], "is not supported yet: models are of images and feature vectors"),
-    (&["zero-stage", "zero"], "is a strategy here: write --strategy zero-1, zero-2 or zero-3"),
-    (&["fsdp"], "is a strategy here: write --strategy fsdp, which is zero-3"),
-    (&["ddp"], "is a strategy here: write --strategy ssgd"),
+    (&["zero-stage", "zero"], "is a strategy here: write {strategy} zero-1, zero-2 or zero-3"),
+    (&["fsdp"], "is a strategy here: write {strategy} fsdp, which is zero-3"),
+    (&["ddp"], "is a strategy here: write {strategy} ssgd"),
     (
         &["gpu"],
         "is part of the cluster: lockstep clusters list shows those that there are, lockstep clusters gpus their GPUs",
     ),
 ];
+
+/// The cure with flags for the keys that it has in braces.
+fn with_flags(cure: &'static str) -> String {
+    let part = |(index, part): (usize, &'static str)| match index % 2 {
+        0 => part.to_owned(),
+        _ => ErrorPlace::Flag(part).to_string(),
+    };
+    cure.split(['{', '}']).enumerate().map(part).collect()
+}
 
 /// Lower case, without hyphens, underscores and blanks.
 pub(crate) fn squeezed(text: &str) -> String {
@@ -208,7 +219,7 @@ fn meaning(what: &str, name: &str) -> Option<&'static Meaning> {
     names.iter().find(|(other, _)| *other == name).map(|(_, meaning)| meaning)
 }
 
-/// The text with our name in place of another one; settings follow a name behind a colon. Texts that are no other name
+/// The text with our name instead of another one; settings follow a name behind a colon. Texts that are no other name
 /// stay as they are, for their own error.
 ///
 /// # Errors
@@ -237,7 +248,7 @@ pub fn ours<'a, 'b>(
     }
     match meaning(what, name) {
         Some(Is(own) | Nearly(own, _)) => Ok(Cow::Owned(format!("{own}{settings}"))),
-        Some(Not(cure)) => Err(format!("{text:?} {cure}")),
+        Some(Not(cure)) => Err(format!("{text:?} {}", with_flags(cure))),
         None => Ok(Cow::Borrowed(text)),
     }
 }
@@ -262,9 +273,9 @@ pub fn key_of(name: &str) -> Option<&'static str> {
 }
 
 /// What to write instead of a flag or key of another program that has no meaning here, or several.
-pub fn instead_of(name: &str) -> Option<&'static str> {
+pub fn instead_of(name: &str) -> Option<String> {
     let name = name.replace('_', "-").to_lowercase();
-    NO_KEYS.iter().find(|(others, _)| others.contains(&name.as_str())).map(|(_, cure)| *cure)
+    NO_KEYS.iter().find(|(others, _)| others.contains(&name.as_str())).map(|(_, cure)| with_flags(cure))
 }
 
 #[cfg(test)]

@@ -50,7 +50,8 @@ pub use gpu_table::{CatalogueGpu, DEFAULT_LAUNCH, catalogue};
 pub use link_kind::{Duplex, LinkKind};
 pub use one_host::HostGpu;
 use order::Order;
-pub use order::{Network, networks, with_room};
+pub(crate) use order::parts as order_parts;
+pub use order::{NetworkFigures, networks};
 pub use parts::{
     CpuSpec, Device, DeviceId, DeviceKind, Host, HostId, Link, LinkId, PeerToPeer, Sharing, SwitchSpec, Vertex,
     VertexId, VertexKind, WireId,

@@ -4,6 +4,7 @@
 //! share (cores, memory bandwidth, an address space) follows from the two maps alone.
 
 mod hosting;
+mod room;
 mod switches;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod tests;
 use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind, HostId};
 pub use hosting::{Hosting, HostingRule, blocks};
+pub use room::with_room;
 
 /// A logical participant of a job, numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

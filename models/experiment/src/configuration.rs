@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_models::{Axis, Job, Model, Program, READ_AHEAD, TransformAt};
-use lockstep_topology::cluster::with_room;
+use lockstep_topology::placement::with_room;
 use lockstep_topology::{
     Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, Time, blocks,
 };

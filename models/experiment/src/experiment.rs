@@ -10,6 +10,7 @@ use lockstep_models::{
 };
 use lockstep_readers::Solver;
 use lockstep_topology::aliases::difference;
+use lockstep_topology::document::Entry;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 
 use crate::device::DeviceChoice;
@@ -195,6 +196,14 @@ impl Experiment {
     /// Records that a flag has replaced the file's value of `key`, so that errors name the flag.
     pub fn overridden(&mut self, key: &'static str) {
         self.places.insert(key.to_owned(), ErrorPlace::Flag(key));
+    }
+
+    /// Records the places of the keys in a table, as in `input.threads`.
+    pub(crate) fn place_keys(&mut self, entry: &Entry<'_>) -> Result<(), InputError> {
+        let table = entry.table()?;
+        let keys = table.entries().map(|key| (format!("{}.{}", entry.key(), key.key()), key.place()));
+        self.places.extend(keys);
+        Ok(())
     }
 
     /// Sets its clusters, at least one.

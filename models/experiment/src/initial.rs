@@ -70,10 +70,9 @@ pub(crate) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(),
     for entry in section.entries() {
         for row in KEYS.iter().filter(|row| row.key == entry.key()) {
             (row.read)(&mut experiment.inits, &entry)?;
-            experiment.places.insert(row.place.to_owned(), entry.place());
         }
     }
-    Ok(())
+    experiment.place_keys(entry)
 }
 
 /// The keys that change nothing in `model`, whatever their value.

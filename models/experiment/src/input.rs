@@ -8,7 +8,6 @@ use lockstep_sim::{CopiedBy, Input, SampleSource};
 use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
-use crate::experiment::Experiment;
 use crate::identity::Identity;
 use lockstep_topology::document::Entry;
 
@@ -93,14 +92,13 @@ pub struct Stated {
 }
 
 /// Reads `[input]` on top of an earlier one.
-pub(crate) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
-    let mut stated = experiment.input.take().unwrap_or_default();
+pub(crate) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated, InputError> {
+    let mut stated = before.cloned().unwrap_or_default();
     let keys = KEYS.map(|(key, _)| key);
     let section = entry.section("[input]", &[keys.as_slice(), &["provenance"]].concat())?;
     for (place, (key, form)) in KEYS.iter().enumerate() {
         let Some(entry) = section.get(key) else { continue };
         stated.values.insert(key, form.read(&entry)?);
-        experiment.places.insert(format!("input.{key}"), entry.place());
         if place >= FIRST_FIGURE {
             let shown = entry.shown();
             let figure = shown.rsplit("= ").next().unwrap_or_default().trim_matches('"');
@@ -126,8 +124,7 @@ pub(crate) fn read(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(),
     if let Some((key, _)) = stated.figures.iter().find(|(_, (_, provenance))| provenance.is_none()) {
         return Err(entry.error(format!("{key} comes from nowhere: add provenance = {{ {key} = \"assumed: why\" }}")));
     }
-    experiment.input = Some(stated);
-    Ok(())
+    Ok(stated)
 }
 
 impl Stated {
@@ -220,6 +217,7 @@ fn missing(key: &str, example: &str) -> InputError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Experiment;
     use super::*;
 
     fn experiment(input: &str) -> Result<Experiment, InputError> {

@@ -332,7 +332,10 @@ macro_rules! rows {
             reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::noise),
         }
         "input" input: Option<StatedInput> = None, "Table of how samples reach the devices", {
-            how: &SettingTable(|e, entry| input::read(e, entry)),
+            how: &SettingTable(|e, entry| {
+                e.input = Some(input::read(e.input.as_ref(), entry)?);
+                e.place_keys(entry)
+            }),
             identify: |e, all| e.input.iter().for_each(|input| input.identify(all)),
             reads: ReadBy::Prediction, unlike: Unlike::Refused(unlike::input),
         }

@@ -6,10 +6,10 @@
 use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
 use super::wire::Wire;
-use super::{Cluster, LinkKind, MOST_DEVICES, Origin};
+use super::{LinkKind, MOST_DEVICES, Origin};
 use crate::aliases::squeezed;
 use crate::document::{Entry, SourceText, TextSpot, nearest_or_all};
-use crate::{Bandwidth, InputError, Placement, PlacementRule, Time};
+use crate::{Bandwidth, InputError, Time};
 use std::sync::Arc;
 
 /// The networks' text.
@@ -91,28 +91,21 @@ pub(super) fn with_gpu(name: &str, presets: &[(&'static str, &'static str)]) -> 
     let has = |(preset, text): &&(&'static str, &'static str)| {
         [*preset].into_iter().chain(gpus(text)).any(|of| squeezed(of).contains(wanted))
     };
-    presets.iter().filter(has).map(|(preset, _)| *preset).collect()
+    let mut found: Vec<&str> = presets.iter().filter(has).map(|(preset, _)| *preset).collect();
+    // The maker's own machines first.
+    found.sort_by_key(|preset| !preset.starts_with("dgx"));
+    found
 }
 
-/// The order of the cluster in `asked` with as many hosts as `ranks` ranks need, where a file of one kind of host can have
-/// that many.
-pub fn with_room(asked: &str, ranks: u32) -> Option<String> {
+/// The name in an order, and its network with the @.
+pub(crate) fn parts(asked: &str) -> Option<(&str, String)> {
     let (name, order) = Order::parse(asked).ok()?;
-    let network = order.network.map(|network| format!("@{network}")).unwrap_or_default();
-    let of = |hosts: u32| format!("{name}:{hosts}{network}");
-    let fits = |hosts: u32, ranks: u32| {
-        let cluster = Cluster::load(&of(hosts)).ok()?;
-        Placement::new(&cluster, ranks, &PlacementRule::Pack).ok()
-    };
-    // Places of a host: ever more ranks, until they do not fit.
-    let each = (0..12).map(|power| 1u32 << power).take_while(|ranks| fits(1, *ranks).is_some()).last()?;
-    let hosts = ranks.div_ceil(each);
-    fits(hosts, ranks).map(|_| of(hosts))
+    Some((name, order.network.map(|network| format!("@{network}")).unwrap_or_default()))
 }
 
 /// A network that `@` may ask for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Network {
+pub struct NetworkFigures {
     /// Its name.
     pub name: String,
     /// The kind of its links.
@@ -129,10 +122,10 @@ pub struct Network {
 ///
 /// # Errors
 /// None, unless the shipped file is broken; a test reads it.
-pub fn networks() -> Result<Vec<Network>, InputError> {
+pub fn networks() -> Result<Vec<NetworkFigures>, InputError> {
     let network = |table: FabricTable<'_>| {
         let Wire { kind, bandwidth, latency, provenance, .. } = table.wire;
-        Network { name: table.name, kind, bandwidth, latency, provenance: provenance.to_string() }
+        NetworkFigures { name: table.name, kind, bandwidth, latency, provenance: provenance.to_string() }
     };
     read_networks(false, |tables| Ok(tables.into_iter().map(network).collect()))
 }
