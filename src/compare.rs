@@ -336,8 +336,8 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
         });
     })?;
     notes.extend(of_ground.iter().cloned().chain(unlike));
-    if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
-        notes.push("reading and decoding samples takes no time here: no profile has measured it".to_owned());
+    if experiment.prepared().is_some() && setup.conditions.input.is_none() {
+        notes.push("reading and preparing samples takes no time here: no profile has measured it".to_owned());
     }
     for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.workers > 1) {
         for note in job.algorithm.executed(job.workers) {

@@ -12,7 +12,7 @@ use lockstep_exec::{OnLoad, Run, RunOptions, run};
 use lockstep_models::{Job, Op, Program, Span};
 
 use crate::learners::{data, job, optimizer};
-use crate::packed::{coloured, options, pictures};
+use crate::packed::{coloured, every_form, options};
 
 const STEPS: u32 = 6;
 
@@ -67,10 +67,11 @@ fn learning_overlaps_the_global_synchronisation_of_the_iteration_before() {
 /// one between, and a rank that is slow finds it ready.
 #[test]
 fn preparing_samples_overlaps_learning() {
-    for strategy in ["ssgd", "sma", "sma:first-come", "sma:round-robin"] {
+    let strategies = ["ssgd", "sma", "sma:first-come", "sma:round-robin"];
+    for (strategy, data) in strategies.into_iter().flat_map(|strategy| every_form().map(|data| (strategy, data))) {
         let job = Job { strategy: strategy.parse().unwrap(), ahead: Some(2), ..Job::new(coloured(), 2, 4) };
         let program = job.program().unwrap();
-        let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
+        let (data, _) = Dataset::load(data, &job.model).unwrap();
         let slow = OnLoad(|_| std::thread::sleep(Duration::from_millis(10)));
         let done = run(&program, &data, &RunOptions { observer: &slow, ..options(5, STEPS) }).unwrap();
         let mut overlaps = 0;

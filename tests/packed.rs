@@ -75,6 +75,16 @@ pub(crate) fn pictures() -> &'static str {
     &NAME
 }
 
+/// The same number of samples for the same model in every form: JPEG files, arrays of bytes and values in memory.
+pub(crate) fn every_form() -> [&'static str; 3] {
+    static NAMES: LazyLock<[String; 2]> = LazyLock::new(|| {
+        let folder = folder("packed-forms");
+        both(&folder, &coloured(), 54, 5)
+    });
+    let [values, arrays] = &*NAMES;
+    [pictures(), arrays, values]
+}
+
 /// A small model of coloured images.
 pub(crate) fn coloured() -> Arc<Model> {
     let text = include_str!("../models/zoo/mlp.toml").replace("[1, 28, 28]", "[3, 16, 20]");
@@ -106,12 +116,14 @@ fn shuffling(mut program: Program, in_place: bool) -> Program {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
+    /// Drawn by the ranks in their loads, or prepared by threads.
     #[test]
     fn packed_arrays_train_as_the_same_set_in_memory(
         strategy in prop::sample::select(vec!["ssgd", "partitioned", "partitioned:whole", "zero-2", "hybrid:b", "megatron", "sma"]),
         (workers, accumulate) in (1u32..=4, 1u32..=2),
         augment in prop::sample::select(vec!["none", "scale,crop=1,flip"]),
         (subset, in_place) in any::<(bool, bool)>(),
+        (threads, ahead) in (1u32..4, 0u32..4),
         stop in 1..STEPS,
         seed: u64,
     ) {
@@ -123,12 +135,15 @@ proptest! {
         let behind = if subset { format!(":{}+4", samples - 1) } else { String::new() };
         let augment: Augmentation = augment.parse().unwrap();
         let sets = names.map(|name| Dataset::load_augmented(&(name + &behind), &job.model, augment).unwrap());
-        let runs = sets.each_ref().map(|(train, held_out)| {
-            let mut run = run(&program, train, &options(seed, STEPS)).unwrap();
+        let prepared = shuffling(Job { ahead: Some(ahead), ..job }.program().unwrap(), in_place);
+        let [values, arrays] = sets.clone().map(|set| Dataset::decoded_by(set, Some(threads)));
+        let all = [(&program, &sets[0]), (&program, &sets[1]), (&prepared, &values), (&prepared, &arrays)];
+        let runs = all.map(|(program, (train, held_out))| {
+            let mut run = run(program, train, &options(seed, STEPS)).unwrap();
             let judged = run.evaluate(held_out).unwrap();
             (run.losses.clone(), run.state_sha256.clone(), (judged.correct, judged.mean_loss.to_bits()))
         });
-        prop_assert_eq!(&runs[0], &runs[1], "{}", strategy);
+        prop_assert!(runs.iter().all(|run| *run == runs[0]), "{}: {:?}", strategy, runs);
         // Stopped, then resumed with the other set. The rate is constant, so that the first part does not depend on the
         // length.
         let first = run(&program, &sets[0].0, &options(seed, stop)).unwrap().state();

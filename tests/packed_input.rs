@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{OnLoad, RunOptions, run};
-use lockstep_models::{Assignment, Claim, Job, Mesh, Op, Pools, Program, Span, Timeline, TransformAt};
+use lockstep_models::{Assignment, Claim, Job, Mesh, Op, Pools, Program, SampleForm, Span, Timeline, TransformAt};
 use lockstep_sim::{Conditions, CopiedBy, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, simulate};
 use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 use proptest::prelude::*;
 
-use crate::packed::{coloured, options, pictures};
+use crate::packed::{coloured, every_form, options};
 
 /// The start and end of each run of an input task, and of the loads: by rank, task, iteration and repetition.
 type Runs = BTreeMap<(u32, u32, u32, u32), (Time, Time)>;
@@ -103,15 +103,17 @@ proptest! {
         ]),
         (workers, accumulate, ahead) in (2u32..=3, 1u32..=3, 0u32..3),
         transform_at in prop::sample::select(vec![TransformAt::Host, TransformAt::Device, TransformAt::WhenLate]),
-        seed: u64,
+        (form, seed) in (0usize..3, any::<u64>()),
     ) {
+        // Devices transform decoded pictures alone.
+        let transform_at = if form == 0 { transform_at } else { TransformAt::Host };
         let accumulate = if ["ssgd", "zero-2"].contains(&strategy) { accumulate } else { 1 };
         let mesh: Option<Mesh> = mesh.map(|mesh| mesh.parse().unwrap());
         let workers = mesh.as_ref().map_or(workers, Mesh::ranks);
         let strategy = strategy.parse().unwrap();
         let job = Job { strategy, accumulate, mesh, ahead: Some(ahead), transform_at, ..Job::new(coloured(), workers, 4) };
         let program = job.program().unwrap();
-        let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
+        let (data, _) = Dataset::load(every_form()[form], &job.model).unwrap();
         let steps = 5;
         let executed = run(&program, &data, &options(seed, steps)).unwrap();
         let executed = input_runs(&program, &executed.timeline, &executed.claims);
@@ -121,7 +123,10 @@ proptest! {
         let input = Input {
             samples: data.len() as u64,
             sample_bytes: Bytes(2_000),
-            source: SampleSource::Files { bandwidth: "1GB/s".parse().unwrap(), latency: Time::ZERO, page_cache: Bytes(0) },
+            source: match data.form() {
+                SampleForm::Values => SampleSource::Memory { groups: 1, shuffle_every: None },
+                _ => SampleSource::Files { bandwidth: "1GB/s".parse().unwrap(), latency: Time::ZERO, page_cache: Bytes(0) },
+            },
             threads: 2,
             decode: Time::from_secs_f64(1e-3),
             decode_memory: 0.1,
@@ -144,9 +149,14 @@ proptest! {
 /// ring has a place for it.
 #[test]
 fn batches_are_prepared_before_they_are_claimed() {
+    every_form().into_iter().for_each(claims_find_batches);
+}
+
+/// Checks the set with this name.
+fn claims_find_batches(data: &str) {
     let job = Job { strategy: "sma:tau=3:first-come".parse().unwrap(), ahead: Some(2), ..Job::new(coloured(), 2, 4) };
     let program = job.program().unwrap();
-    let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
+    let (data, _) = Dataset::load(data, &job.model).unwrap();
     // Learner 1 continues with its first batch of an iteration when learner 0 has taken all of its own: three of the first
     // four of the pool, of which each has prepared two.
     let loads = [const { AtomicU32::new(0) }; 2];

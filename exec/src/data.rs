@@ -8,6 +8,7 @@ mod augmentation;
 mod decoders;
 mod digits;
 mod drawing;
+mod encoded;
 mod feed;
 mod finish;
 mod idx;
@@ -30,7 +31,7 @@ mod transform;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockstep_models::{Augmentation, EncodedSamples, Model, SetSizes, Shape};
+use lockstep_models::{Augmentation, Model, SampleForm, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 use decoders::Decoders;
@@ -65,7 +66,7 @@ pub struct Dataset {
     labels: Vec<u32>,
     /// The augmentation of samples drawn for training.
     augmentation: Augmentation,
-    /// The threads that decode JPEG samples.
+    /// The threads that prepare batches.
     decoders: Arc<Decoders>,
 }
 
@@ -77,7 +78,7 @@ impl Dataset {
             shape: Shape::flat(0),
             patch: None,
             classes: 0,
-            pixels: Pixels::Values(Vec::new()),
+            pixels: Pixels::Values(Arc::default()),
             labels: Vec::new(),
             augmentation: Augmentation::default(),
             decoders: Arc::new(Decoders::new(std::thread::available_parallelism().map_or(1, usize::from))),
@@ -110,7 +111,7 @@ impl Dataset {
             let message = format!("of sample {at} must be below {classes}, the number of classes: fix the labels");
             return error(format!("label {}", labels[at]), message);
         }
-        let pixels = Pixels::Values(images);
+        let pixels = Pixels::Values(Arc::new(images));
         Ok(Dataset { place: place.into(), shape, classes, pixels, labels, ..Dataset::empty() })
     }
 
@@ -258,24 +259,31 @@ impl Dataset {
         Ok(Dataset { patch: (input != self.shape).then_some(input), ..self })
     }
 
-    /// Average sizes of samples that are decoded when they are drawn; `None` for other sets.
-    pub fn encoded(&self) -> Option<EncodedSamples> {
-        match &self.pixels {
-            Pixels::Encoded(samples) if samples.is_jpeg() => Some(samples.mean()),
-            _ => None,
-        }
+    /// The form in which samples are stored, and their mean sizes.
+    pub fn stored(&self) -> StoredSamples {
+        self.pixels.stored(self.shape)
     }
 
-    /// The file of samples that are decoded when they are drawn.
+    /// The form in which samples are stored.
+    pub fn form(&self) -> SampleForm {
+        self.pixels.form()
+    }
+
+    /// How samples drawn for training are augmented.
+    pub fn augmentation(&self) -> Augmentation {
+        self.augmentation
+    }
+
+    /// The file of packed samples.
     pub fn file(&self) -> Option<&Path> {
-        self.encoded().map(|_| Path::new(&self.place))
+        (self.form() != SampleForm::Values).then(|| Path::new(&self.place))
     }
 
     /// The sizes of a set's two parts, for predictions.
     pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
         let message_elements = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message_elements());
         let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
-        SetSizes { encoded: train.encoded(), message_elements, ..counts }
+        SetSizes { stored: Some(train.stored()), message_elements, ..counts }
     }
 
     /// Number of samples, at least 1.

@@ -104,7 +104,7 @@ fn setup<'a>(
         None => driver.serving(program, |rank| hosts.map_or(0, |hosts| hosts[rank as usize])),
     };
     let room = Feed::room(program.roles[0].batches_ahead().unwrap_or(0));
-    let ring = driver.pools().filter(|_| room > 0 && Feed::makes(data)).map(|pools| {
+    let ring = driver.pools().filter(|_| room > 0).map(|pools| {
         let learners = here.iter().copied().filter(|rank| *rank < program.workers());
         Ring::new(pools.clone(), learners, room, options.seed, program.transform_at)
     });

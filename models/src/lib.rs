@@ -90,7 +90,7 @@ pub use precision::{Gradients, Precision};
 pub use program::{Program, Role};
 pub use ranks::RankRange;
 pub use sampling::Sampling;
-pub use set_sizes::{EncodedSamples, SetSizes};
+pub use set_sizes::{SampleForm, SetSizes, StoredSamples};
 pub use span::Span;
 pub use step_numbers::{SgdStep, StepNumbers};
 pub use straggling::straggling_s;

@@ -12,7 +12,7 @@ mod noise;
 
 use std::path::Path;
 
-use crate::EncodedSamples;
+use crate::{Augmentation, SampleForm, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
@@ -112,10 +112,17 @@ pub struct RepeatedEntry {
     pub sum: Interval,
 }
 
-/// Decoding, cropping and normalising a sample of a set.
+/// Decoding, cropping and normalising a sample of a set; or converting, copying and augmenting it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecodeEntry {
+    /// Its form.
+    #[serde(default, skip_serializing_if = "is_jpeg")]
+    pub form: SampleForm,
+    /// How arrays and values are augmented meanwhile, as in settings; empty for JPEG files, whose decoding takes most of
+    /// the time.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub augment: String,
     /// Bytes of a sample as it is stored, on average over the set.
     pub bytes: u64,
     /// Pixels of the picture, on average.
@@ -225,6 +232,18 @@ fn sixteen() -> u32 {
     16
 }
 
+/// Whether a profile does not name the form, as profiles of earlier builds do not.
+fn is_jpeg(form: &SampleForm) -> bool {
+    *form == SampleForm::Jpeg
+}
+
+impl DecodeEntry {
+    /// The augmentation that an entry of samples of `form` names.
+    pub fn augment(form: SampleForm, augmentation: Augmentation) -> String {
+        if form == SampleForm::Jpeg { String::new() } else { augmentation.to_string() }
+    }
+}
+
 impl Profile {
     /// Reads and checks a profile.
     ///
@@ -253,13 +272,15 @@ impl Profile {
     }
 
     /// The time of decoding a sample of a set: as measured for such samples, or for others in proportion to their
-    /// pixels; `None` where none were measured.
-    pub fn decode_of(&self, sample: EncodedSamples, elements: u64) -> Option<DecodeEntry> {
+    /// pixels; `None` where none of its form, and other than JPEG files with its augmentation, were measured.
+    pub fn decode_of(&self, sample: StoredSamples, elements: u64, augmentation: Augmentation) -> Option<DecodeEntry> {
+        let augment = DecodeEntry::augment(sample.form, augmentation);
+        let is_such = |entry: &&DecodeEntry| entry.form == sample.form && entry.augment == augment;
         let distance = |entry: &&DecodeEntry| {
             let apart = entry.pixels.abs_diff(sample.pixels) + entry.bytes.abs_diff(sample.bytes);
             (entry.elements != elements, apart)
         };
-        let nearest = self.decode.iter().min_by_key(distance)?;
+        let nearest = self.decode.iter().filter(is_such).min_by_key(distance)?;
         let factor = sample.pixels.max(1) as f64 / nearest.pixels.max(1) as f64;
         let Interval { value, low, high } = nearest.seconds;
         let seconds = Interval { value: value * factor, low: low * factor, high: high * factor };

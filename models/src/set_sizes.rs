@@ -1,5 +1,7 @@
 //! Counts the samples of a data set by its name, so that predictions load what runs load.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Shape;
 
 /// Samples of the two parts of a data set.
@@ -9,19 +11,42 @@ pub struct SetSizes {
     pub train: u64,
     /// Held out.
     pub held_out: u64,
-    /// The average encoded sample, where threads decode samples.
-    pub encoded: Option<EncodedSamples>,
+    /// How they are stored; `None` where that is not known.
+    pub stored: Option<StoredSamples>,
     /// fp32 elements of a message that carries one, on average; `None`: those of its image.
     pub message_elements: Option<u64>,
 }
 
-/// Samples that are decoded when they are drawn, on average.
+/// How the samples of a set are stored, and their mean sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EncodedSamples {
+pub struct StoredSamples {
+    /// Their form.
+    pub form: SampleForm,
     /// Bytes as they are stored.
     pub bytes: u64,
     /// Pixels of the picture.
     pub pixels: u64,
+}
+
+/// The form in which samples are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SampleForm {
+    /// JPEG files of a packed set, which are decoded.
+    #[default]
+    Jpeg,
+    /// Arrays of bytes of a packed set, which are converted to fp32.
+    Bytes,
+    /// fp32 values in memory, which are copied.
+    Values,
+}
+
+impl StoredSamples {
+    /// Values of this shape in memory.
+    pub fn values(shape: Shape) -> StoredSamples {
+        let pixels = u64::from(shape.height) * u64::from(shape.width);
+        StoredSamples { form: SampleForm::Values, bytes: 4 * shape.elements(), pixels }
+    }
 }
 
 impl SetSizes {
@@ -63,7 +88,7 @@ impl SetSizes {
 
     /// These numbers of samples, whose values are in memory.
     pub const fn of_counts(train: u64, held_out: u64) -> SetSizes {
-        SetSizes { train, held_out, encoded: None, message_elements: None }
+        SetSizes { train, held_out, stored: None, message_elements: None }
     }
 
     /// The default number of synthetic training images of this shape.

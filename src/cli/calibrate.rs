@@ -11,6 +11,7 @@ use lockstep_measure::calibrate::{
 };
 use lockstep_measure::host::Cores;
 use lockstep_measure::quiet::Quiet;
+use lockstep_models::SetSizes;
 use lockstep_models::profile::{NoiseTrace, Profile};
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
@@ -52,7 +53,7 @@ impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut quiet = Quiet::new(Cores::find(), self.patience.limit());
         let measuring = |what: &str| print_information(&format!("lockstep: measuring {what}"));
-        let (mut packed, mut shuffled) = (None, None);
+        let (mut prepared, mut shuffled) = (None, None);
         let (programs, command) = match &self.experiment {
             Some(path) => {
                 let experiment = Experiment::load(path)?;
@@ -62,7 +63,9 @@ impl Calibrate {
                 if experiment.sampling.shuffles() {
                     shuffled = Some(train.clone());
                 }
-                packed = train.encoded().map(|_| train);
+                let counts = SetSizes::of_counts(train.len() as u64, 0);
+                let loaded = Some(SetSizes { stored: Some(train.stored()), ..counts });
+                prepared = Experiment { loaded, ..experiment }.prepared().map(|_| train);
                 (programs, format!("lockstep calibrate {}", path.display()))
             }
             None => {
@@ -84,8 +87,8 @@ impl Calibrate {
         let kept = Kept::open(&self.profile, &mut quiet);
         let mut measured = of_host(&command, &mut quiet, measuring)?;
         add(&mut measured, &subjects, &command, &mut quiet, measuring);
-        if let Some(packed) = &packed {
-            add_input(&mut measured, packed, &mut quiet, measuring)?;
+        if let Some(prepared) = &prepared {
+            add_input(&mut measured, prepared, &mut quiet, measuring)?;
         }
         if let Some(shuffled) = &shuffled {
             add_moves(&mut measured, shuffled, &mut quiet, measuring)?;

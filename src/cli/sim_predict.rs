@@ -10,6 +10,7 @@ use lockstep_measure::interrupt::on_interrupt;
 use lockstep_predict::explain::text;
 use lockstep_predict::rows::{Known, find};
 use lockstep_predict::{Predicted, Setup, Site};
+use lockstep_models::{Augmentation, Model, SetSizes};
 use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_report::output::check_outputs;
@@ -22,7 +23,7 @@ use lockstep_topology::{ErrorPlace, InputError};
 use super::driver_flags::DriverFlags;
 use super::flags::{FoldFlags, SettingFlags};
 use lockstep_experiment::setting::PREDICT;
-use lockstep_experiment::{Configuration, trials};
+use lockstep_experiment::{Configuration, Experiment, trials};
 
 /// The network models by name.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -118,11 +119,11 @@ impl Predict {
         named.map_err(|error| experiment.locate(error))?;
         if experiment.input.is_none() {
             let model = experiment.load_model(&experiment.model)?;
-            experiment.loaded = Dataset::packed_sizes(&experiment.data, &model, experiment.augmentation)?;
+            experiment.loaded = sizes(&experiment, &model)?;
         }
         experiment.check_transform()?;
         experiment.check_predicted(self.explain)?;
-        let configurations = experiment.configurations()?;
+        let mut configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
@@ -131,10 +132,16 @@ impl Predict {
             // Only traces and pages show ranks that are folded.
             setup.options.max_written = 0;
         }
-        if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
+        let is_measured = experiment.prepared().is_none() || setup.conditions.input.is_some();
+        if !is_measured && experiment.decodes() {
             let message = "holds samples that threads decode, and no profile has measured how long reading, decoding and transforming them takes: run \
                            lockstep calibrate on an experiment with these data, or state it in [input]";
             return Err(experiment.locate(InputError::flag("data", experiment.data.clone(), message)).into());
+        }
+        if !is_measured {
+            print_information(&format!("lockstep: {UNMEASURED}"));
+            experiment.loaded.iter_mut().for_each(|loaded| loaded.stored = None);
+            configurations = experiment.configurations()?;
         }
         let (mut trace, mut claims, mut timelines) = (TraceFile::new(), Vec::new(), Vec::new());
         let each = |configuration: &Configuration, predicted: &Predicted| {
@@ -159,6 +166,26 @@ impl Predict {
             print_report(rows, notes, target.as_deref(), (self.format, html))
         })
     }
+}
+
+/// Said where a prediction cannot price the tasks that prepare arrays or values.
+const UNMEASURED: &str = "no profile has measured how long reading and preparing these data takes: predicted as if each load \
+                          copied its samples from memory";
+
+/// The sizes of the set, where its batches are prepared ahead: of packed files, and of sets in memory that this machine
+/// augments or has threads for.
+///
+/// # Errors
+/// As [`Dataset::load`].
+fn sizes(experiment: &Experiment, model: &Model) -> Result<Option<SetSizes>, InputError> {
+    let Experiment { data, augmentation, .. } = experiment;
+    let packed = Dataset::packed_sizes(data, model, *augmentation)?;
+    let is_prepared = *augmentation != Augmentation::default() || experiment.decode_threads.is_some();
+    if packed.is_some() || !is_prepared || !experiment.on_this_machine() {
+        return Ok(packed);
+    }
+    let (train, held_out) = Dataset::load_augmented(data, model, *augmentation)?;
+    Ok(Some(Dataset::sizes((&train, &held_out))))
 }
 
 /// Prints the report, with times to a target if there is one, and for people the explanations below it.

@@ -91,7 +91,9 @@ pub(super) fn ground(
         None => of_host(asked.command, quiet, &mut note_measuring)?,
     };
     add(&mut profile, &subjects, asked.command, quiet, &mut note_measuring);
-    measured |= add_input(&mut profile, train, quiet, &mut note_measuring)?;
+    if experiment.prepared().is_some() {
+        measured |= add_input(&mut profile, train, quiet, &mut note_measuring)?;
+    }
     if experiment.sampling.shuffles() {
         measured |= add_moves(&mut profile, train, quiet, &mut note_measuring)?;
     }

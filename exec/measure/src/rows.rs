@@ -61,7 +61,7 @@ pub fn rows(
     if let (Some((_, summary)), true) = (&initial, launch.prints()) {
         print_information(summary);
     }
-    // Where threads decode samples, this is done by tasks of the program.
+    // Where threads prepare samples, this is done by tasks of the program.
     let experiment = &Experiment {
         loaded: Some(Dataset::sizes((&train, &held_out))),
         initial: initial.map(|(values, _)| values),

@@ -1,6 +1,7 @@
-//! Decodes JPEG files in threads and makes samples of them, batch by batch, into page-aligned memory.
+//! Prepares batches in threads, into page-aligned memory: reads and decodes JPEG files, converts arrays of bytes, copies
+//! values, and augments.
 //!
-//! A free thread takes the next sample of the oldest batch. A sample depends on the seed and its place alone, so
+//! A free thread takes the next samples of the oldest batch. A sample depends on the seed and its place alone, so
 //! batches are the same for any number of threads. Where the device transforms, threads decode alone.
 
 use std::collections::VecDeque;
@@ -10,16 +11,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Augmentation, Shape};
+use lockstep_models::{Augmentation, SampleForm, Shape};
 use lockstep_topology::InputError;
 
 use super::augmentation::Augmented;
-use super::pixels::Encoded;
+use super::pixels::Pixels;
 use super::transform::{Decoded, Untransformed};
 use crate::arena::Arena;
 use crate::pin::{self, BoundThread};
 
-/// Decoding threads of a process, started on first use.
+/// fp32 bytes of the samples that a thread takes at a time: many times what taking them costs. A JPEG file is that much
+/// work by itself.
+const TAKEN: usize = 64 << 10;
+
+/// Threads of a process that prepare batches, started on first use.
 #[derive(Debug)]
 pub(super) struct Decoders {
     threads: usize,
@@ -52,7 +57,7 @@ struct Shared {
 /// What a batch is made from.
 #[derive(Debug, Clone)]
 pub(super) struct Recipe {
-    pub(super) samples: Arc<Encoded>,
+    pub(super) samples: Pixels,
     pub(super) indices: Vec<u32>,
     /// The shapes of a sample as stored and as taken.
     pub(super) shapes: (Shape, Shape),
@@ -66,15 +71,18 @@ pub(super) struct Recipe {
 impl PartialEq for Recipe {
     fn eq(&self, other: &Recipe) -> bool {
         let key = |recipe: &Recipe| (recipe.how, recipe.seed, recipe.place, recipe.shapes);
-        Arc::ptr_eq(&self.samples, &other.samples) && key(self) == key(other) && self.indices == other.indices
+        self.samples.is(&other.samples) && key(self) == key(other) && self.indices == other.indices
     }
 }
 
-/// A batch in progress: all samples are read, then all are decoded.
+/// A batch in progress: all samples are read, then all are decoded: made of what was read. Values in memory are not
+/// read.
 pub(super) struct Batch {
     pub(super) recipe: Recipe,
     pub(super) memory: Arc<Arena>,
-    /// The next work item: values below the number of samples read that sample, larger ones decode.
+    /// Samples that a thread takes at a time.
+    each: usize,
+    /// The next work item: the first half of them read, the others decode.
     next: AtomicUsize,
     progress: Mutex<Progress>,
     moved: Condvar,
@@ -125,14 +133,20 @@ impl Batch {
         self.recipe.shapes.1.elements() as usize
     }
 
-    /// Reads or decodes the next sample; false if none is left.
+    /// Work items of reading, and as many of decoding.
+    fn items(&self) -> usize {
+        self.recipe.indices.len().div_ceil(self.each)
+    }
+
+    /// Reads or decodes the next samples; false if none are left.
     fn advance(&self) -> bool {
-        let all = self.recipe.indices.len();
+        let (all, items) = (self.recipe.indices.len(), self.items());
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        if next >= 2 * all {
+        if next >= 2 * items {
             return false;
         }
-        let (phase, number) = (next / all, next % all);
+        let (phase, first) = (next / items, next % items * self.each);
+        let numbers = first..all.min(first + self.each);
         if phase == 1 {
             let reading = |progress: &mut Progress| progress.done[0] < all && !progress.cancelled;
             drop(self.moved.wait_while(lock(&self.progress), reading));
@@ -141,18 +155,14 @@ impl Batch {
         if next == 0 {
             self.recipe.indices.iter().for_each(|index| self.recipe.samples.prefetch(*index));
         }
-        let made = catch_unwind(AssertUnwindSafe(|| if phase == 0 { self.read(number) } else { self.decode(number) }));
-        let made = made.unwrap_or_else(|_| {
-            let message = "ended the decoder: the file is damaged in a way that it does not know, or the decoder is";
-            Err(InputError::new("data", format!("sample {}", self.recipe.indices[number]), message))
-        });
+        let failed = numbers.clone().find_map(|number| Some((number, self.make(phase, number).err()?)));
         let mut progress = lock(&self.progress);
         let now = Instant::now();
         let times = progress.times[phase].get_or_insert((begun, now));
         *times = (times.0.min(begun), now);
-        progress.done[phase] += 1;
+        progress.done[phase] += numbers.len();
         // Threads end in any order; the error that is reported is the same.
-        if let Err(error) = made
+        if let Some((number, error)) = failed
             && progress.error.as_ref().is_none_or(|(first, _)| number < *first)
         {
             progress.error = Some((number, error));
@@ -163,16 +173,24 @@ impl Batch {
         true
     }
 
-    /// Reads a sample into memory and verifies its checksum.
-    fn read(&self, number: usize) -> Result<(), InputError> {
-        self.recipe.samples.sample(self.recipe.indices[number]).map(drop)
+    /// Reads a sample in the first phase, decodes it in the second.
+    fn make(&self, phase: usize, number: usize) -> Result<(), InputError> {
+        let sample = self.recipe.indices[number];
+        let read = || self.recipe.samples.read(sample);
+        let made = catch_unwind(AssertUnwindSafe(|| if phase == 0 { read() } else { self.decode(number) }));
+        made.unwrap_or_else(|_| {
+            let message = "ended the decoder: the file is damaged in a way that it does not know, or the decoder is";
+            Err(InputError::new("data", format!("sample {sample}"), message))
+        })
     }
 
     fn decode(&self, number: usize) -> Result<(), InputError> {
         let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
         let place = place + number as u64;
         let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
-        if *self.untransformed.get_or_init(|| self.on_device.load(Ordering::Relaxed)) {
+        if let Pixels::Encoded(samples) = samples
+            && *self.untransformed.get_or_init(|| samples.is_jpeg() && self.on_device.load(Ordering::Relaxed))
+        {
             let decoded = samples.decoded(indices[number], shapes.1, augmented)?;
             assert!(self.pictures[number].set(decoded).is_ok(), "each number is taken once");
             return Ok(());
@@ -214,7 +232,7 @@ impl Batch {
             return Ok(None);
         }
         let samples = self.pictures.iter().map(|decoded| decoded.get().expect("all are decoded")).collect();
-        let Recipe { samples: encoded, shapes, .. } = &self.recipe;
+        let Recipe { samples: Pixels::Encoded(encoded), shapes, .. } = &self.recipe else { return Ok(None) };
         Ok(Some(Untransformed { samples, figures: encoded.normalisation(), shape: shapes.1 }))
     }
 
@@ -226,7 +244,7 @@ impl Batch {
 
     /// Cancels the batch.
     pub(super) fn cancel(&self) {
-        self.next.store(2 * self.recipe.indices.len(), Ordering::Relaxed);
+        self.next.store(2 * self.items(), Ordering::Relaxed);
         lock(&self.progress).cancelled = true;
         self.moved.notify_all();
     }
@@ -251,15 +269,21 @@ impl Decoders {
         at_once: bool,
         on_device: &Arc<AtomicBool>,
     ) -> Result<Arc<Batch>, InputError> {
-        let elements = recipe.indices.len() * recipe.shapes.1.elements() as usize;
+        let all = recipe.indices.len();
+        let (form, sample) = (recipe.samples.form(), recipe.shapes.1.elements() as usize);
+        let each = if form == SampleForm::Jpeg { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
+        // Values need not be read.
+        let read = if form == SampleForm::Values { all } else { 0 };
+        let elements = all * sample;
         let memory = memory.filter(|memory| memory.len() >= elements);
         let memory = memory.unwrap_or_else(|| Arc::new(Arena::of_pages(elements)));
         let pictures = recipe.indices.iter().map(|_| OnceLock::new()).collect();
         let batch = Arc::new(Batch {
             recipe,
             memory,
-            next: AtomicUsize::new(0),
-            progress: Mutex::default(),
+            each,
+            next: AtomicUsize::new(read.div_ceil(each)),
+            progress: Mutex::new(Progress { done: [read, 0], ..Progress::default() }),
             moved: Condvar::new(),
             asked: Instant::now(),
             on_device: on_device.clone(),

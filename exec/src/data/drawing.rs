@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use lockstep_data::Picture;
-use lockstep_models::Augmentation;
+use lockstep_models::{Augmentation, SampleForm};
 use lockstep_topology::InputError;
 
 use super::Dataset;
-use super::augmentation::{Augmented, augment};
+use super::augmentation::Augmented;
 use super::decoders::{Decoders, Recipe};
 use super::pixels::Pixels;
 use super::transform::Transform;
 
-/// Samples that are decoded for a set in memory.
-const DECODED: u32 = 256;
+/// Samples that are made for a set in memory.
+const MADE: u32 = 256;
 
 impl Dataset {
     /// The smallest height and width of JPEG samples.
@@ -33,22 +33,14 @@ impl Dataset {
         images: &mut [f32],
         labels: &mut [u32],
     ) -> Result<(), InputError> {
-        let (stored, shape) = (self.shape, self.shape());
-        let (of_stored, elements) = (stored.elements() as usize, shape.elements() as usize);
+        let shapes = (self.shape, self.shape());
+        let elements = shapes.1.elements() as usize;
         assert_eq!(images.len(), indices.len() * elements, "room for the images");
         for (number, (index, image)) in (0u64..).zip(indices.iter().zip(images.chunks_exact_mut(elements))) {
             let augmented =
                 augmented.map(|(seed, place)| Augmented { how: &self.augmentation, seed, place: place + number });
-            match &self.pixels {
-                Pixels::Values(values) => {
-                    let at = *index as usize * of_stored;
-                    augment((&values[at..at + of_stored], stored), shape, augmented, image);
-                }
-                Pixels::Encoded(samples) => {
-                    samples.sample(*index)?;
-                    samples.image(*index, (stored, shape), augmented, image)?;
-                }
-            }
+            self.pixels.read(*index)?;
+            self.pixels.image(*index, shapes, augmented, image)?;
         }
         self.label(indices, labels);
         Ok(())
@@ -77,7 +69,7 @@ impl Dataset {
         Dataset { augmentation, ..self }
     }
 
-    /// Both parts, with JPEG samples decoded by `threads` threads in each process; by default one per core.
+    /// Both parts, whose batches are prepared by `threads` threads in each process; by default one per core.
     pub fn decoded_by((train, held_out): (Dataset, Dataset), threads: Option<u32>) -> (Dataset, Dataset) {
         let Some(threads) = threads else { return (train, held_out) };
         let decoders = Arc::new(Decoders::new(threads as usize));
@@ -133,17 +125,13 @@ impl Dataset {
         );
     }
 
-    /// The recipe of a batch for decoding threads, and these threads; `None` where a rank draws its samples itself.
-    pub(super) fn recipe(&self, indices: &[u32], seed: u64, place: u64) -> Option<(Recipe, &Decoders)> {
-        let Pixels::Encoded(samples) = &self.pixels else { return None };
-        if !samples.is_jpeg() {
-            return None;
-        }
+    /// The recipe of a batch for threads that prepare it, and these threads.
+    pub(super) fn recipe(&self, indices: &[u32], seed: u64, place: u64) -> (Recipe, &Decoders) {
         let how = Some(self.augmentation).filter(|how| *how != Augmentation::default());
         // Without augmentation a sample does not depend on seed and place.
         let (seed, place) = if how.is_some() { (seed, place) } else { (0, 0) };
-        let (samples, indices, shapes) = (samples.clone(), indices.to_vec(), (self.shape, self.shape()));
-        Some((Recipe { samples, indices, shapes, how, seed, place }, &self.decoders))
+        let (samples, indices, shapes) = (self.pixels.clone(), indices.to_vec(), (self.shape, self.shape()));
+        (Recipe { samples, indices, shapes, how, seed, place }, &self.decoders)
     }
 
     /// The samples `indices` as a data set; samples of a packed file stay in the file.
@@ -152,7 +140,7 @@ impl Dataset {
             Pixels::Values(values) => {
                 let elements = self.shape.elements() as usize;
                 let image = |index: &u32| values[*index as usize * elements..][..elements].iter().copied();
-                Pixels::Values(indices.iter().flat_map(image).collect())
+                Pixels::Values(Arc::new(indices.iter().flat_map(image).collect()))
             }
             Pixels::Encoded(samples) => Pixels::Encoded(Arc::new(samples.subset(indices))),
         };
@@ -171,18 +159,19 @@ impl Dataset {
         Ok(Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self })
     }
 
-    /// The same set if its samples are values in memory. If they are decoded when drawn: `bytes` at most of decoded samples, without
-    /// augmentation, which repeat the first few hundred.
+    /// The same set if its samples are values in memory, taken whole. Else `bytes` at most of samples as values, without
+    /// augmentation, which repeat the first few hundred: what a load copies where threads prepare batches.
     ///
     /// # Errors
     /// Damaged samples.
     pub fn in_memory(self, bytes: u64) -> Result<Dataset, InputError> {
-        if self.encoded().is_none() {
-            return Ok(self);
+        let shape = self.shape();
+        if self.form() == SampleForm::Values && self.shape == shape {
+            return Ok(Dataset { augmentation: Augmentation::default(), ..self });
         }
-        let elements = self.shape().elements();
+        let elements = shape.elements();
         let count = (bytes / (4 * elements)).clamp(1, self.len() as u64) as u32;
-        let (elements, decoded) = (elements as usize, count.min(DECODED) as usize);
+        let (elements, decoded) = (elements as usize, count.min(MADE) as usize);
         let indices: Vec<u32> = (0..decoded as u32).collect();
         let (mut values, mut labels) = (vec![0.0; decoded * elements], vec![0; decoded]);
         self.gather(&indices, &mut values, &mut labels)?;
@@ -191,6 +180,7 @@ impl Dataset {
             values.extend_from_within(of * elements..(of + 1) * elements);
             labels.extend_from_within(of..=of);
         }
-        Ok(Dataset { pixels: Pixels::Values(values), labels, augmentation: Augmentation::default(), ..self })
+        let (pixels, augmentation) = (Pixels::Values(Arc::new(values)), Augmentation::default());
+        Ok(Dataset { shape, patch: None, pixels, labels, augmentation, ..self })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lockstep_models::{READ_AHEAD, TransformAt};
+use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};
 use lockstep_topology::InputError;
 
 use super::Dataset;
@@ -60,9 +60,9 @@ impl Feed {
         Feed::AHEAD.min(ahead as usize)
     }
 
-    /// Whether threads make the batches of `data`.
-    pub(crate) fn makes(data: &Dataset) -> bool {
-        data.recipe(&[], 0, 0).is_some()
+    /// Whether threads make the batches of `data` that `role` loads: those that it has tasks for, and JPEG files always.
+    pub(crate) fn makes(data: &Dataset, role: &Role) -> bool {
+        data.form() == SampleForm::Jpeg || role.batches_ahead().is_some()
     }
 
     /// As [`Dataset::draw`], waiting for a batch prepared ahead.
@@ -104,15 +104,14 @@ impl Feed {
         labels: &mut [u32],
         take: impl FnOnce(Samples<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some((recipe, decoders)) = data.recipe(indices, seed, place) else {
-            return take(Samples::Drawn(&mut |images| data.draw(indices, seed, place, images, labels)));
-        };
+        let (recipe, decoders) = data.recipe(indices, seed, place);
         let of_ring = self.of_ring.take_if(|batch| batch.recipe == recipe);
         let is_own = of_ring.is_none();
         let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
             _ if !is_own => of_ring.unwrap_or_else(|| unreachable!("just taken")),
             Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
-            None => decoders.ask(recipe, self.free.pop(), true, &self.on_device)?,
+            None if data.form() == SampleForm::Jpeg => decoders.ask(recipe, self.free.pop(), true, &self.on_device)?,
+            None => return take(Samples::Drawn(&mut |images| data.draw(indices, seed, place, images, labels))),
         };
         match batch.ready()? {
             Some(samples) => take(Samples::Untransformed(samples))?,
@@ -136,7 +135,6 @@ impl Feed {
     }
 
     /// Waits, at most until `deadline`, until the batch that is loaded next is ready; returns when that was, if it is.
-    /// `None` too where a rank draws its samples itself.
     ///
     /// # Errors
     /// The system refuses threads.
@@ -147,7 +145,7 @@ impl Feed {
         (seed, place): (u64, u64),
         deadline: Instant,
     ) -> Result<Option<MadeTimes>, InputError> {
-        let Some((recipe, decoders)) = data.recipe(indices, seed, place) else { return Ok(None) };
+        let (recipe, decoders) = data.recipe(indices, seed, place);
         let batch = match self.of_ring.iter().chain(&self.ahead).find(|batch| batch.recipe == recipe) {
             Some(batch) => batch.clone(),
             None => {
@@ -171,7 +169,7 @@ impl Feed {
         next: impl Iterator<Item = (Vec<u32>, u64)>,
     ) -> Result<(), InputError> {
         let wanted: Vec<(Recipe, &Decoders)> =
-            next.take(Feed::AHEAD).filter_map(|(indices, place)| data.recipe(&indices, seed, place)).collect();
+            next.take(Feed::AHEAD).map(|(indices, place)| data.recipe(&indices, seed, place)).collect();
         self.ahead.retain(|batch| {
             let keeps = wanted.iter().any(|(recipe, _)| batch.recipe == *recipe);
             if !keeps {

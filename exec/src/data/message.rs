@@ -10,7 +10,8 @@ use lockstep_models::Partition;
 use lockstep_topology::InputError;
 
 use super::Dataset;
-use super::pixels::{Encoded, Pixels, bytes_of_mut};
+use super::encoded::{Encoded, bytes_of_mut};
+use super::pixels::{Pixels, changed};
 use crate::region::{Region, RegionMut};
 
 /// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
@@ -100,7 +101,7 @@ impl Dataset {
         self.label_coming(coming);
         match &mut self.pixels {
             Pixels::Values(values) => {
-                let each = self.shape.elements() as usize;
+                let (values, each) = (changed(values), self.shape.elements() as usize);
                 for (sample, (_, slot)) in message.chunks_exact(each).zip(coming.pairs()) {
                     values[slot * each..(slot + 1) * each].copy_from_slice(sample);
                 }
@@ -133,7 +134,7 @@ impl Dataset {
         self.labels.resize(end, 0);
         coming.pairs().for_each(|(sample, slot)| self.labels[slot] = coming.whole.labels[sample as usize]);
         if let Pixels::Values(values) = &mut self.pixels {
-            let elements = end * self.shape.elements() as usize;
+            let (values, elements) = (changed(values), end * self.shape.elements() as usize);
             values.reserve_exact(elements.saturating_sub(values.len()));
             values.resize(elements, 0.0);
         }
@@ -142,6 +143,7 @@ impl Dataset {
     /// Reserves space for the values of `samples` samples, so that later arrivals do not move existing ones.
     pub(crate) fn reserve(&mut self, samples: usize) {
         if let Pixels::Values(values) = &mut self.pixels {
+            let values = changed(values);
             values.reserve_exact((samples * self.shape.elements() as usize).saturating_sub(values.len()));
         }
     }
@@ -183,7 +185,7 @@ impl Dataset {
         assert!(lie == self.start(), "room is reserved");
         match &mut self.pixels {
             Pixels::Values(values) => {
-                let each = self.shape.elements() as usize;
+                let (values, each) = (changed(values), self.shape.elements() as usize);
                 let start = values.as_mut_ptr();
                 let place = |(_, slot): (u32, usize)| {
                     assert!((slot + 1) * each <= values.len(), "room for values");

@@ -26,7 +26,7 @@ pub(super) fn apply(figures: &Normalisation, data: &mut Dataset) {
     let pixels = (data.shape.elements() / channels as u64) as usize;
     match &mut data.pixels {
         Pixels::Values(values) => {
-            for (plane, values) in values.chunks_exact_mut(pixels).enumerate() {
+            for (plane, values) in Arc::make_mut(values).chunks_exact_mut(pixels).enumerate() {
                 values.iter_mut().for_each(|value| *value = figures.apply(plane % channels, f64::from(*value)));
             }
         }

@@ -9,7 +9,8 @@ use lockstep_models::Shape;
 use lockstep_topology::InputError;
 
 use super::Dataset;
-use super::pixels::{Encoded, Pixels};
+use super::encoded::Encoded;
+use super::pixels::Pixels;
 use super::split::stratified;
 
 /// Seed of the split: the year of ImageNet's paper. It must never change, or accuracies stop being comparable.

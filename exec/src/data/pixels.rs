@@ -1,24 +1,19 @@
-//! Stores the samples of a set: as fp32 values in memory, or packed, mapped from a file or in memory.
-//!
-//! Packed samples stay packed: arrays of bytes and JPEG files become fp32 values when they are drawn, so a batch needs
-//! no copy of compressed bytes.
+//! Stores the samples of a set: as fp32 values in memory, or packed. Makes one sample at a time, in any thread.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use lockstep_data::format::Encoding;
-use lockstep_data::{Normalisation, Packed, Picture, decode_jpeg};
-use lockstep_models::{EncodedSamples, Shape};
+use lockstep_models::{SampleForm, Shape, StoredSamples};
 use lockstep_topology::InputError;
 
 use super::augmentation::{Augmented, augment};
-use super::spare::Spare;
-use super::transform::{Decoded, Transform};
+use super::encoded::Encoded;
 
-/// The storage of samples.
+/// The storage of samples. A clone shares them.
 #[derive(Debug, Clone)]
 pub(super) enum Pixels {
     /// `[samples, channels, height, width]`.
-    Values(Vec<f32>),
+    Values(Arc<Vec<f32>>),
     /// Samples of a packed set.
     Encoded(Arc<Encoded>),
 }
@@ -33,231 +28,55 @@ impl PartialEq for Pixels {
     }
 }
 
-/// Samples of a packed set.
-#[derive(Debug, Clone)]
-pub(super) struct Encoded {
-    packed: Arc<Packed>,
-    kept: Kept,
-    /// By channel and byte: the normalised value.
-    levels: Vec<[f32; 256]>,
-    figures: Normalisation,
-}
-
-/// Where the bytes are.
-#[derive(Debug, Clone)]
-enum Kept {
-    /// In the mapped file: the numbers of the samples.
-    Mapped(Vec<u32>),
-    /// In memory, each in its own allocation, so that a sample can be replaced by another; and the memory of samples
-    /// that have left, for those that arrive.
-    Resident(Vec<Resident>, Spare),
-}
-
-/// A sample in memory, as elements of messages.
-#[derive(Debug, Clone, Default)]
-struct Resident {
-    values: Arc<[f32]>,
-    /// Bytes; the rest of the last element is unused.
-    length: usize,
-}
-
-impl Resident {
-    fn bytes(&self) -> &[u8] {
-        &bytes_of(&self.values)[..self.length]
-    }
-}
-
-/// The bytes of values, as they are in memory.
-pub(super) fn bytes_of(values: &[f32]) -> &[u8] {
-    // SAFETY: a value is four bytes without gaps, and bytes need no alignment.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The same, writable: any four bytes are a value.
-pub(super) fn bytes_of_mut(values: &mut [f32]) -> &mut [u8] {
-    // SAFETY: as above, and the values are borrowed for as long.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
-}
-
-impl Encoded {
-    /// All samples of a file.
-    pub(super) fn all(packed: Arc<Packed>) -> Encoded {
-        let samples = (0..packed.entries().len() as u32).collect();
-        let figures = Normalisation { mean: Vec::new(), deviation: Vec::new() };
-        Encoded { packed, kept: Kept::Mapped(samples), levels: Vec::new(), figures }
+impl Pixels {
+    /// Whether both share the same samples.
+    pub(super) fn is(&self, other: &Pixels) -> bool {
+        match (self, other) {
+            (Pixels::Values(own), Pixels::Values(others)) => Arc::ptr_eq(own, others),
+            _ => self == other,
+        }
     }
 
-    /// The samples at `indices`.
+    /// The form of samples of `stored` shape, and their mean sizes.
     ///
     /// # Panics
-    /// For samples in memory.
-    pub(super) fn subset(&self, indices: &[u32]) -> Encoded {
-        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
-        let samples = indices.iter().map(|index| samples[*index as usize]).collect();
-        self.with(Kept::Mapped(samples))
-    }
-
-    /// Other samples of the same file, with the same normalisation.
-    fn with(&self, kept: Kept) -> Encoded {
-        Encoded { packed: self.packed.clone(), kept, levels: self.levels.clone(), figures: self.figures.clone() }
-    }
-
-    /// The samples at `indices`, read into memory, in the order of the file.
-    ///
-    /// # Errors
-    /// An unreadable or damaged file.
-    pub(super) fn resident(&self, indices: &[u32]) -> Result<Encoded, InputError> {
-        let mut samples = vec![Resident::default(); indices.len()];
-        let mut order: Vec<usize> = (0..indices.len()).collect();
-        order.sort_unstable_by_key(|position| indices[*position]);
-        for position in order {
-            let number = self.number(indices[position]);
-            let length = self.length(indices[position]);
-            let mut values: Arc<[f32]> = std::iter::repeat_n(0.0, length.div_ceil(4)).collect();
-            let room = Arc::get_mut(&mut values).expect("new memory has one owner");
-            self.packed.read(number, &mut bytes_of_mut(room)[..length])?;
-            samples[position] = Resident { values, length };
-        }
-        Ok(self.with(Kept::Resident(samples, Spare::default())))
-    }
-
-    /// A mapped sample's number in the file.
-    fn number(&self, sample: u32) -> usize {
-        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
-        samples[sample as usize] as usize
-    }
-
-    /// Bytes of a sample.
-    pub(super) fn length(&self, sample: u32) -> usize {
-        match &self.kept {
-            Kept::Mapped(samples) => self.packed.entries()[samples[sample as usize] as usize].length as usize,
-            Kept::Resident(samples, _) => samples[sample as usize].length,
+    /// For packed samples in memory.
+    pub(super) fn stored(&self, stored: Shape) -> StoredSamples {
+        match self {
+            Pixels::Values(_) => StoredSamples::values(stored),
+            Pixels::Encoded(samples) => samples.mean(),
         }
     }
 
-    /// Bytes of all samples, which must be mapped.
-    pub(super) fn bytes(&self) -> u64 {
-        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
-        samples.iter().map(|sample| u64::from(self.packed.entries()[*sample as usize].length)).sum()
+    /// Their form.
+    pub(super) fn form(&self) -> SampleForm {
+        match self {
+            Pixels::Values(_) => SampleForm::Values,
+            Pixels::Encoded(samples) if samples.is_jpeg() => SampleForm::Jpeg,
+            Pixels::Encoded(_) => SampleForm::Bytes,
+        }
     }
 
-    /// Their mean sizes.
-    pub(super) fn mean(&self) -> EncodedSamples {
-        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
-        let pixels: u64 = samples
-            .iter()
-            .map(|sample| &self.packed.entries()[*sample as usize])
-            .map(|entry| u64::from(entry.width) * u64::from(entry.height))
-            .sum();
-        let count = samples.len().max(1) as u64;
-        EncodedSamples { bytes: self.bytes() / count, pixels: pixels / count }
+    /// Asks the system to read a sample from storage, without waiting.
+    pub(super) fn prefetch(&self, sample: u32) {
+        if let Pixels::Encoded(samples) = self {
+            samples.prefetch(sample);
+        }
     }
 
-    /// A sample's packed bytes; those of a file are verified against their checksum.
+    /// Reads a sample into memory and verifies its checksum; values are there.
     ///
     /// # Errors
     /// Changed bytes.
-    pub(super) fn sample(&self, sample: u32) -> Result<&[u8], InputError> {
-        match &self.kept {
-            Kept::Mapped(samples) => self.packed.checked(samples[sample as usize] as usize),
-            Kept::Resident(samples, _) => Ok(samples[sample as usize].bytes()),
+    pub(super) fn read(&self, sample: u32) -> Result<(), InputError> {
+        match self {
+            Pixels::Values(_) => Ok(()),
+            Pixels::Encoded(samples) => samples.sample(sample).map(drop),
         }
     }
 
-    /// Asks the system to read a sample's bytes from storage, without waiting.
-    pub(super) fn prefetch(&self, sample: u32) {
-        if let Kept::Mapped(samples) = &self.kept {
-            self.packed.prefetch(samples[sample as usize] as usize);
-        }
-    }
-
-    /// A sample's bytes, unverified.
-    fn unchecked(&self, sample: u32) -> &[u8] {
-        match &self.kept {
-            Kept::Mapped(samples) => self.packed.bytes(samples[sample as usize] as usize),
-            Kept::Resident(samples, _) => samples[sample as usize].bytes(),
-        }
-    }
-
-    /// The elements of a sample in memory.
-    ///
-    /// # Panics
-    /// When samples are mapped.
-    pub(super) fn values(&self, sample: u32) -> &[f32] {
-        let Kept::Resident(samples, _) = &self.kept else { unreachable!("samples leave the memory that they are in") };
-        let Resident { values, length } = &samples[sample as usize];
-        &values[..length.div_ceil(4)]
-    }
-
-    /// Frees the memory of samples that have left; up to `most` elements of it are kept for others that arrive. Mapped
-    /// samples need none.
-    pub(super) fn release(&mut self, gone: &[u32], most: usize) {
-        if let Kept::Resident(samples, spare) = &mut self.kept {
-            for sample in gone {
-                spare.keep(std::mem::take(&mut samples[*sample as usize]).values);
-            }
-            spare.trim(most);
-        }
-    }
-
-    /// The memory of samples that have left, for those that arrive.
-    ///
-    /// # Panics
-    /// When samples are mapped.
-    pub(super) fn spare(&mut self) -> &mut Spare {
-        let Kept::Resident(_, spare) = &mut self.kept else {
-            unreachable!("samples leave the memory that they are in")
-        };
-        spare
-    }
-
-    /// Stores an arrived sample of `length` bytes, in a free slot or at the end.
-    ///
-    /// # Panics
-    /// When samples are mapped.
-    pub(super) fn put(&mut self, sample: usize, values: Arc<[f32]>, length: usize) {
-        let Kept::Resident(samples, _) = &mut self.kept else { unreachable!("samples come to those in memory") };
-        if samples.len() <= sample {
-            samples.resize(sample + 1, Resident::default());
-        }
-        samples[sample] = Resident { values, length };
-    }
-
-    /// Whether they are JPEG files.
-    pub(super) fn is_jpeg(&self) -> bool {
-        matches!(self.packed.header().encoding, Encoding::Jpeg { .. })
-    }
-
-    /// The smallest height and width of the samples.
-    pub(super) fn least(&self) -> (u32, u32) {
-        let entries = self.packed.entries().iter();
-        entries.fold((u32::MAX, u32::MAX), |(height, width), entry| {
-            (height.min(entry.height.into()), width.min(entry.width.into()))
-        })
-    }
-
-    /// Mean and deviation of each channel over these samples, for arrays; the file's figures are over all of its
-    /// samples.
-    pub(super) fn figures(&self, channels: usize, pixels: usize) -> Normalisation {
-        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of a normalised set") };
-        if self.is_jpeg() {
-            return Normalisation::imagenet();
-        }
-        match self.packed.figures().filter(|_| samples.len() == self.packed.entries().len()) {
-            Some(figures) => figures.clone(),
-            None => Normalisation::of(channels, pixels, || samples.iter().map(|n| self.packed.bytes(*n as usize))),
-        }
-    }
-
-    /// The same samples, normalised by `figures` when they are drawn.
-    pub(super) fn normalised(&self, figures: &Normalisation) -> Encoded {
-        let level = |channel| std::array::from_fn(|byte| figures.apply(channel, byte as f64));
-        let levels = (0..figures.mean.len()).map(level).collect();
-        Encoded { levels, figures: figures.clone(), ..self.clone() }
-    }
-
-    /// Makes `image` (`[channels, height, width]` of `shape`) from a sample: augmented, or its centre. `stored` is the
-    /// shape of arrays. Does not verify the checksum: [`Encoded::sample`] does.
+    /// Makes `image` (`[channels, height, width]` of `shape`) from a sample of shape `stored`, which is read: augmented,
+    /// or its centre.
     ///
     /// # Errors
     /// Changed bytes, or not a JPEG file.
@@ -268,82 +87,26 @@ impl Encoded {
         augmented: Option<Augmented<'_>>,
         image: &mut [f32],
     ) -> Result<(), InputError> {
-        if self.is_jpeg() {
-            let Decoded { picture, transform } = self.decoded(sample, shape, augmented)?;
-            transform.apply(&picture, &self.figures, shape, image);
-            return Ok(());
-        }
-        let bytes = self.unchecked(sample);
-        let pixels = (stored.elements() / u64::from(stored.channels)) as usize;
-        let normalise = |image: &mut [f32]| {
-            let planes = bytes.chunks_exact(pixels).zip(image.chunks_exact_mut(pixels)).zip(&self.levels);
-            for ((plane, values), levels) in planes {
-                values.iter_mut().zip(plane).for_each(|(value, byte)| *value = levels[usize::from(*byte)]);
+        match self {
+            Pixels::Values(values) => {
+                let elements = stored.elements() as usize;
+                augment((&values[sample as usize * elements..][..elements], stored), shape, augmented, image);
+                Ok(())
             }
-        };
-        if stored == shape && augmented.is_none() {
-            normalise(image);
-        } else {
-            let mut whole = vec![0.0; bytes.len()];
-            normalise(&mut whole);
-            augment((&whole, stored), shape, augmented, image);
-        }
-        Ok(())
-    }
-
-    /// Decodes a JPEG sample, without verifying its checksum.
-    ///
-    /// # Errors
-    /// Changed bytes, or not a JPEG file.
-    pub(super) fn picture(&self, sample: u32) -> Result<Picture, InputError> {
-        let wrong = |message| InputError::new(self.packed.place(), format!("sample {}", self.name(sample)), message);
-        decode_jpeg(self.unchecked(sample)).map_err(wrong)
-    }
-
-    /// The same, with what makes a sample of `shape` of it: augmented, or its centre.
-    ///
-    /// # Errors
-    /// As [`Encoded::picture`].
-    pub(super) fn decoded(
-        &self,
-        sample: u32,
-        shape: Shape,
-        augmented: Option<Augmented<'_>>,
-    ) -> Result<Decoded, InputError> {
-        let picture = self.picture(sample)?;
-        Ok(Decoded { transform: Transform::draw(picture.size(), shape, augmented), picture })
-    }
-
-    /// Mean and deviation of each channel, by which samples are normalised.
-    pub(super) fn normalisation(&self) -> &Normalisation {
-        &self.figures
-    }
-
-    /// A sample's name in messages: its number in the file.
-    fn name(&self, sample: u32) -> String {
-        match &self.kept {
-            Kept::Mapped(samples) => samples[sample as usize].to_string(),
-            Kept::Resident(..) => format!("{sample} of a rank's part"),
+            Pixels::Encoded(samples) => samples.image(sample, (stored, shape), augmented, image),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+/// The longest wait for threads that have made their last sample and not yet let go of the set.
+const LET_GO: Duration = Duration::from_secs(10);
 
-    use super::*;
-
-    proptest! {
-        /// Values come out of a message with the same bits.
-        #[test]
-        fn values_round_trip_as_bytes(bits in prop::collection::vec(any::<u32>(), 0..9)) {
-            let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
-            let bytes = bytes_of(&values).to_vec();
-            prop_assert_eq!(&bytes, &bits.iter().flat_map(|bits| bits.to_ne_bytes()).collect::<Vec<u8>>());
-            values.fill(0.0);
-            bytes_of_mut(&mut values).copy_from_slice(&bytes);
-            prop_assert!(values.iter().zip(&bits).all(|(value, bits)| value.to_bits() == *bits));
-        }
+/// The values of a set, to be changed. Threads that prepare batches have made all that were wanted of them, and let go
+/// of them within microseconds: no copy is made for their sake.
+pub(super) fn changed(values: &mut Arc<Vec<f32>>) -> &mut Vec<f32> {
+    let begun = Instant::now();
+    while Arc::get_mut(values).is_none() && begun.elapsed() < LET_GO {
+        std::thread::yield_now();
     }
+    Arc::make_mut(values)
 }

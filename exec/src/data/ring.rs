@@ -91,7 +91,7 @@ impl Ring {
             let next = places.iter_mut().filter(|(_, of)| has_room(of)).min_by_key(|(rank, of)| (of.requested, **rank));
             let Some((rank, of)) = next else { return Ok(()) };
             let Some((indices, place)) = samples(self.pools.prepared(*rank, of.requested)) else { return Ok(()) };
-            let Some((recipe, decoders)) = data.recipe(&indices, self.seed, place) else { return Ok(()) };
+            let (recipe, decoders) = data.recipe(&indices, self.seed, place);
             let batch = decoders.ask(recipe, of.free.pop(), false, &self.on_device)?;
             of.held.insert(of.requested, batch);
             of.requested += 1;

@@ -24,8 +24,7 @@ impl Worker<'_> {
         let (asked, mut times) = (Instant::now(), None);
         let ring = self.setup.ring.as_ref();
         let prepared = ring.map(|ring| ring.pools().preparer(self.iteration, self.micro_batch));
-        if Feed::makes(self.setup.data)
-            && let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch)
+        if let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch)
         {
             let mut has_place = ring.is_none();
             while times.is_none() {
@@ -111,7 +110,7 @@ impl Worker<'_> {
     /// Starts to prepare the batches after the load `task` in `repetition` of step `batch`: the rank's own, or those that
     /// learners of the process will claim.
     pub(super) fn expect_after(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
-        if !Feed::makes(self.setup.data) {
+        if !Feed::makes(self.setup.data, self.role) {
             return Ok(());
         }
         if let Some(ring) = &self.setup.ring {

@@ -254,7 +254,7 @@ impl Experiment {
                 pad: self.pad,
                 ahead: match &self.input {
                     Some(stated) => Some(stated.prefetch()),
-                    None => self.loaded.and_then(|loaded| loaded.encoded).map(|_| READ_AHEAD),
+                    None => self.prepared().map(|_| READ_AHEAD),
                 },
                 transform_at: self.transform_at,
                 sampling: self.sampling,
@@ -280,12 +280,7 @@ impl Experiment {
     /// # Errors
     /// Such a setting, with its cure.
     pub fn check_transform(&self) -> Result<(), InputError> {
-        let decodes = self.input.is_some() || self.loaded.is_some_and(|loaded| loaded.encoded.is_some());
-        if let (Some(threads), true, false) = (self.decode_threads, self.loaded.is_some(), decodes) {
-            let message = "these data need no decoding: use packed JPEG files (lockstep data pack), or leave it out";
-            return Err(self.locate(InputError::flag("decode_threads", threads.to_string(), message)));
-        }
-        if decodes || self.transform_at == TransformAt::Host {
+        if self.input.is_some() || self.decodes() || self.transform_at == TransformAt::Host {
             return Ok(());
         }
         let message = "these data need no decoding, so nothing is transformed: use packed JPEG files (lockstep data pack), \

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use lockstep_models::{
     Augmentation, AxisAlgorithms, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, InitialValues, Mesh,
-    Optimizer, PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target, TransformAt,
+    Optimizer, PipelineSchedule, Precision, SampleForm, Sampling, SetSizes, Shape, StageCut, StoredSamples, Strategy,
+    Target, TransformAt,
 };
 use lockstep_readers::Solver;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
@@ -205,6 +206,19 @@ impl Experiment {
         let stated = self.input.as_ref().and_then(|stated| stated.input().ok());
         let stated = stated.map(|input| SetSizes::synthetic(input.samples));
         self.loaded.or(stated).or_else(by_name)
+    }
+
+    /// How the samples are stored that threads prepare ahead of loads, as tasks; `None` where a load copies its samples
+    /// from memory as they are, and where it is not known how they are stored.
+    pub fn prepared(&self) -> Option<StoredSamples> {
+        let stored = self.loaded?.stored?;
+        let plain = stored.form == SampleForm::Values && self.augmentation == Augmentation::default();
+        (!plain || self.decode_threads.is_some()).then_some(stored)
+    }
+
+    /// Whether threads decode samples, which a device can transform.
+    pub fn decodes(&self) -> bool {
+        self.prepared().is_some_and(|stored| stored.form == SampleForm::Jpeg)
     }
 
     /// Whether the cluster is this machine as calibrated.

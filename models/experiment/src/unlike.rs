@@ -100,7 +100,7 @@ pub(crate) fn gradients(experiment: &Experiment, _: Here) -> Option<Wrong> {
 pub(crate) fn augmentation(experiment: &Experiment, _: Here) -> Option<Wrong> {
     // Calibration also loads a patch of a larger image, and its decoding times include what threads do to
     // decoded samples.
-    if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) {
+    if experiment.prepared().is_some() {
         return None;
     }
     let timed = Augmentation { patch: false, ..experiment.augmentation };

@@ -1,6 +1,6 @@
 //! `Setup`: states how an experiment is predicted: network, noise and trials.
 
-use lockstep_models::{READ_AHEAD, TransformAt};
+use lockstep_models::{READ_AHEAD, SampleForm, TransformAt};
 use lockstep_sim::{Conditions, CopiedBy, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, fits};
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
@@ -49,7 +49,7 @@ impl Setup {
         };
         let trials = if varies { trials } else { 0 };
         let input = experiment.input.as_ref().map(|stated| stated.input()).transpose();
-        let input = input.map_err(|error| experiment.locate(error))?.or_else(|| decoded(experiment, site));
+        let input = input.map_err(|error| experiment.locate(error))?.or_else(|| prepared(experiment, site));
         // A pipeline is in steady state when every buffer has been used.
         let filling = input.as_ref().map_or(0, |input| input.prefetch.min(64) + 2);
         let options = SimOptions { counted, warm_up: usual.warm_up + filling, ..usual };
@@ -68,26 +68,31 @@ impl Setup {
     }
 }
 
-/// The input of a packed set that was loaded, from measurements; `None` for other sets, and where none was measured.
-fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
+/// The input of a set whose batches threads prepare, from measurements; `None` for other sets, and where none was
+/// measured.
+fn prepared(experiment: &Experiment, site: &Site) -> Option<Input> {
     let (profile, sizes) = (site.profile.as_ref()?, experiment.loaded?);
-    let sample = sizes.encoded?;
+    let sample = experiment.prepared()?;
     let model = experiment.load_model(&experiment.model).ok()?;
-    let entry = profile.decode_of(sample, model.input().elements())?;
+    let entry = profile.decode_of(sample, model.input().elements(), experiment.augmentation)?;
     if experiment.transform_at != TransformAt::Host && entry.transform.is_none() {
         return None;
     }
-    let storage = profile.storage.as_ref()?;
+    let source = match sample.form {
+        // Each process has all of them.
+        SampleForm::Values => SampleSource::Memory { groups: 1, shuffle_every: None },
+        SampleForm::Jpeg | SampleForm::Bytes => {
+            let storage = profile.storage.as_ref()?;
+            let page_cache = Bytes(storage.page_cache);
+            SampleSource::Files { bandwidth: Bandwidth::new(storage.random.value)?, latency: Time::ZERO, page_cache }
+        }
+    };
     let transform = entry.transform.map_or(0.0, |seconds| seconds.value);
     let threads = experiment.decode_threads.unwrap_or(profile.cores).saturating_mul(experiment.processes.unwrap_or(1));
     Some(Input {
         samples: sizes.train,
         sample_bytes: Bytes(sample.bytes),
-        source: SampleSource::Files {
-            bandwidth: Bandwidth::new(storage.random.value)?,
-            latency: Time::ZERO,
-            page_cache: Bytes(storage.page_cache),
-        },
+        source,
         threads,
         decode: Time::from_secs_f64((entry.seconds.value - transform).max(0.0)),
         // Each of n cores that all decode takes f/n of the memory bandwidth.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use lockstep_exec::available_memory;
 use lockstep_exec::data::Dataset;
-use lockstep_models::median;
+use lockstep_models::{SampleForm, StoredSamples, median};
 use lockstep_models::profile::{DecodeEntry, Profile, StorageEntry};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
@@ -24,6 +24,8 @@ use crate::quiet::Quiet;
 /// them than in training.
 const SAMPLES: usize = 64;
 const PASSES: usize = 4;
+/// fp32 bytes of the samples that are drawn, where they are not JPEG files: more than the caches of a core hold.
+const DRAWN: usize = 16 << 20;
 /// Most bytes of the file to read, and the bytes of a sequential and of a random read.
 const READ: u64 = 64 << 20;
 const SEQUENTIAL: u64 = 1 << 20;
@@ -31,8 +33,8 @@ const RANDOM: u64 = 128 << 10;
 /// Random reads in flight at once, as for a batch.
 const TOGETHER: u64 = 32;
 
-/// Adds to `profile` the missing input figures of `data`, if its samples are decoded when they are drawn; returns
-/// whether any were missing.
+/// Adds to `profile` the missing input figures of `data`, whose batches threads prepare; returns whether any were
+/// missing.
 ///
 /// # Errors
 /// Damaged samples, or a file that cannot be read.
@@ -42,19 +44,22 @@ pub fn add_input(
     quiet: &mut Quiet,
     mut note: impl FnMut(&str),
 ) -> Result<bool, Failure> {
-    let Some(encoded) = data.encoded() else { return Ok(false) };
-    let elements = data.shape().elements();
-    let known =
-        |entry: &DecodeEntry| (entry.bytes, entry.pixels, entry.elements) == (encoded.bytes, encoded.pixels, elements);
-    profile.decode.retain(|entry| !known(entry) || entry.transform.is_some());
-    let (decodes, stores) = (!profile.decode.iter().any(known), profile.storage.is_none());
+    let StoredSamples { form, bytes, pixels } = data.stored();
+    let (elements, is_jpeg) = (data.shape().elements(), form == SampleForm::Jpeg);
+    let augment = DecodeEntry::augment(form, data.augmentation());
+    let known = |entry: &DecodeEntry| {
+        (entry.form, &entry.augment) == (form, &augment)
+            && (entry.bytes, entry.pixels, entry.elements) == (bytes, pixels, elements)
+    };
+    profile.decode.retain(|entry| !known(entry) || entry.transform.is_some() || !is_jpeg);
+    let (decodes, stores) =
+        (!profile.decode.iter().any(known), profile.storage.is_none() && form != SampleForm::Values);
     if decodes {
-        note("decoding samples");
+        note(if is_jpeg { "decoding samples" } else { "preparing samples" });
         let [alone, together, transformed] = quiet.measure(TRIALS, || passes(data, profile.cores as usize))?.0;
         let slowdown = (median(together) / median(alone.clone())).max(1.0);
-        let (bytes, pixels) = (encoded.bytes, encoded.pixels);
-        let (seconds, transform) = (interval(alone), Some(interval(transformed)));
-        profile.decode.push(DecodeEntry { bytes, pixels, elements, seconds, transform, slowdown });
+        let (seconds, transform) = (interval(alone), is_jpeg.then(|| interval(transformed)));
+        profile.decode.push(DecodeEntry { form, augment, bytes, pixels, elements, seconds, transform, slowdown });
     }
     if stores && let Some(path) = data.file() {
         note("reading from storage");
@@ -65,16 +70,24 @@ pub fn add_input(
     Ok(decodes || stores)
 }
 
-/// Seconds per sample in each pass, on one thread alone and on each of `cores` at once, and of transforming alone.
+/// Seconds per sample in each pass, on one thread alone and on each of `cores` at once, and of transforming alone: of no
+/// pictures for samples that are not JPEG files.
 fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 3], InputError> {
-    let samples = SAMPLES.min(data.len());
-    let indices: Vec<u32> = (0..samples).map(|number| (number * data.len() / samples) as u32).collect();
+    let each = 4 * data.shape().elements() as usize;
+    // A batch's samples are decoded from the caches of the storage; arrays and values come from memory.
+    let drawn = if data.form() == SampleForm::Jpeg { SAMPLES } else { SAMPLES.max(DRAWN / each.max(1)) };
+    let samples = drawn.min(data.len());
+    // Each far from the one before, as in a random order: a prime stride, coprime to most numbers of samples.
+    let apart = |number: usize| (number as u64 * 7919 % samples as u64) as usize;
+    let indices: Vec<u32> = (0..samples).map(|number| (apart(number) * data.len() / samples) as u32).collect();
     let elements = data.shape().elements() as usize;
     let pass = |place: u64| -> Result<f64, InputError> {
-        let (mut images, mut label) = (vec![1.0; samples * elements], [0]);
+        let (mut images, mut label) = (vec![1.0; samples.min(SAMPLES) * elements], [0]);
         let begun = Instant::now();
-        for ((place, index), image) in (place..).zip(&indices).zip(images.chunks_exact_mut(elements)) {
-            data.draw(&[*index], 1, place, image, &mut label)?;
+        for (place, batch) in (place..).step_by(SAMPLES).zip(indices.chunks(SAMPLES)) {
+            for ((place, index), image) in (place..).zip(batch).zip(images.chunks_exact_mut(elements)) {
+                data.draw(&[*index], 1, place, image, &mut label)?;
+            }
         }
         Ok(begun.elapsed().as_secs_f64() / samples as f64)
     };

@@ -49,12 +49,12 @@ impl Data {
 pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<EpochRow>, Failure> {
     let data = data.of(planned)?;
     let loaded = Dataset::sizes((&data.0, &data.1));
-    // Where threads decode samples, this is done by tasks of the program, as many ahead as the experiment says.
+    // Where threads prepare samples, this is done by tasks of the program, as many ahead as the experiment says.
     let initial = planned.experiment.initial_values(&planned.configuration.job.model)?.map(|(values, _)| values);
     let experiment = &Experiment { loaded: Some(loaded), initial, ..planned.experiment.clone() };
     let mut configurations = [planned.configuration.clone()];
     if experiment.input.is_none() {
-        configurations[0].job.ahead = loaded.encoded.map(|_| READ_AHEAD);
+        configurations[0].job.ahead = experiment.prepared().map(|_| READ_AHEAD);
     }
     lay_out(experiment, &mut configurations)?;
     let [configuration] = configurations;
