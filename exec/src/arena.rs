@@ -56,6 +56,11 @@ impl Arena {
         self.start.addr()
     }
 
+    /// Its first element, for a device that copies from it.
+    pub fn start(&self) -> *mut f32 {
+        self.start
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.elements

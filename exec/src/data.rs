@@ -5,6 +5,7 @@
 //! they are drawn.
 
 mod augmentation;
+mod batch_memory;
 mod decoders;
 mod digits;
 mod drawing;
@@ -34,9 +35,10 @@ use std::sync::Arc;
 use lockstep_models::{Augmentation, Model, SampleForm, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
+pub use batch_memory::BatchMemory;
 use decoders::Decoders;
 pub(crate) use decoders::MadeTimes;
-pub(crate) use feed::{Feed, Samples};
+pub(crate) use feed::Feed;
 pub use finish::Finish;
 pub use lockstep_data::Picture;
 pub(crate) use message::{Coming, Reserved};

@@ -15,9 +15,9 @@ use lockstep_models::{Augmentation, SampleForm, Shape};
 use lockstep_topology::InputError;
 
 use super::augmentation::Augmented;
+use super::batch_memory::BatchMemory;
 use super::pixels::Pixels;
 use super::transform::{Decoded, Untransformed};
-use crate::arena::Arena;
 use crate::pin::{self, BoundThread};
 
 /// fp32 bytes of the samples that a thread takes at a time: many times what taking them costs. A JPEG file is that much
@@ -75,11 +75,18 @@ impl PartialEq for Recipe {
     }
 }
 
+impl Recipe {
+    /// Elements of the batch.
+    pub(super) fn elements(&self) -> usize {
+        self.indices.len() * self.shapes.1.elements() as usize
+    }
+}
+
 /// A batch in progress: all samples are read, then all are decoded: made of what was read. Values in memory are not
 /// read.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     pub(super) recipe: Recipe,
-    pub(super) memory: Arc<Arena>,
+    pub(super) memory: Arc<BatchMemory>,
     /// Samples that a thread takes at a time.
     each: usize,
     /// The next work item: the first half of them read, the others decode.
@@ -197,7 +204,7 @@ impl Batch {
         }
         let elements = self.elements();
         // SAFETY: each number is taken once, and a rank that waits for the batch reads it when all are done.
-        let image = unsafe { self.memory.slice_mut(number * elements..(number + 1) * elements) };
+        let image = unsafe { self.memory.arena().slice_mut(number * elements..(number + 1) * elements) };
         samples.image(indices[number], *shapes, augmented, image)
     }
 
@@ -223,7 +230,7 @@ impl Batch {
     ///
     /// # Errors
     /// The first sample that failed.
-    pub(super) fn ready(&self) -> Result<Option<Untransformed<'_>>, InputError> {
+    pub(crate) fn ready(&self) -> Result<Option<Untransformed<'_>>, InputError> {
         self.wait(None);
         if let Some((_, error)) = lock(&self.progress).error.take() {
             return Err(error);
@@ -237,9 +244,14 @@ impl Batch {
     }
 
     /// Copies the samples, which are ready and transformed, to `images`.
-    pub(super) fn copy_to(&self, images: &mut [f32]) {
+    pub(crate) fn copy_to(&self, images: &mut [f32]) {
         // SAFETY: all samples are done, and no thread writes after that.
-        images.copy_from_slice(unsafe { self.memory.slice(0..self.recipe.indices.len() * self.elements()) });
+        images.copy_from_slice(unsafe { self.memory.arena().slice(0..self.recipe.elements()) });
+    }
+
+    /// Its memory.
+    pub(crate) fn memory(&self) -> &Arc<BatchMemory> {
+        &self.memory
     }
 
     /// Cancels the batch.
@@ -257,7 +269,7 @@ impl Decoders {
         Decoders { threads: threads.max(1), processors: pin::allowed(), running: OnceLock::new() }
     }
 
-    /// Requests a batch, in `memory` if it fits: after those requested before, or ahead of them if a rank waits for it.
+    /// Requests a batch in `memory`, which has room for it: after those requested before, or ahead of them if a rank waits for it.
     /// `on_device` says whether the rank's device transforms its samples.
     ///
     /// # Errors
@@ -265,7 +277,7 @@ impl Decoders {
     pub(super) fn ask(
         &self,
         recipe: Recipe,
-        memory: Option<Arc<Arena>>,
+        memory: Arc<BatchMemory>,
         at_once: bool,
         on_device: &Arc<AtomicBool>,
     ) -> Result<Arc<Batch>, InputError> {
@@ -274,9 +286,6 @@ impl Decoders {
         let each = if form == SampleForm::Jpeg { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
         // Values need not be read.
         let read = if form == SampleForm::Values { all } else { 0 };
-        let elements = all * sample;
-        let memory = memory.filter(|memory| memory.len() >= elements);
-        let memory = memory.unwrap_or_else(|| Arc::new(Arena::of_pages(elements)));
         let pictures = recipe.indices.iter().map(|_| OnceLock::new()).collect();
         let batch = Arc::new(Batch {
             recipe,

@@ -47,7 +47,7 @@ impl Dataset {
     }
 
     /// Copies the labels of the samples `indices`.
-    pub(super) fn label(&self, indices: &[u32], labels: &mut [u32]) {
+    pub(crate) fn label(&self, indices: &[u32], labels: &mut [u32]) {
         assert_eq!(labels.len(), indices.len(), "room for the labels");
         indices.iter().zip(labels).for_each(|(index, label)| *label = self.labels[*index as usize]);
     }

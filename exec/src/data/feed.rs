@@ -9,21 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};
-use lockstep_topology::InputError;
-
 use super::Dataset;
+use super::batch_memory::{Allocate, BatchMemory};
 use super::decoders::{Batch, Decoders, MadeTimes, Recipe};
 use super::ring::{Prepared, Ring};
-use super::transform::Untransformed;
-use crate::arena::Arena;
+use crate::error::ExecError;
+use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};
 
-/// The samples of a batch.
-pub(crate) enum Samples<'a> {
-    /// A function that writes them to `[samples, elements]` values.
-    Drawn(&'a mut dyn FnMut(&mut [f32]) -> Result<(), InputError>),
-    /// Those that a device has yet to transform.
-    Untransformed(Untransformed<'a>),
+/// The most batches that a device copies from at a time.
+const LENT: usize = 2;
+
+/// A batch that a rank loads.
+pub(crate) struct Loading {
+    pub(crate) batch: Arc<Batch>,
+    /// Whether its memory is the rank's own, and not a ring's.
+    is_own: bool,
 }
 
 /// A rank's batches in preparation.
@@ -32,7 +32,7 @@ pub(crate) struct Feed {
     /// The batch that is loaded next, where learners prepare batches for each other: its memory is the ring's.
     of_ring: Option<Arc<Batch>>,
     /// Memory of batches already taken, for reuse.
-    free: Vec<Arc<Arena>>,
+    free: Vec<Arc<BatchMemory>>,
     transform_at: TransformAt,
     /// Whether the device transforms the samples of batches that are decoded from now on.
     on_device: Arc<AtomicBool>,
@@ -68,64 +68,63 @@ impl Feed {
     /// As [`Dataset::draw`], waiting for a batch prepared ahead.
     ///
     /// # Errors
-    /// As there.
+    /// As there, and those of `allocate`.
     pub(crate) fn draw(
         &mut self,
         data: &Dataset,
         indices: &[u32],
         (seed, place): (u64, u64),
-        images: &mut [f32],
-        labels: &mut [u32],
-    ) -> Result<(), InputError> {
-        let elements = data.shape().elements() as usize;
-        self.load(data, indices, (seed, place), labels, |samples| {
-            match samples {
-                Samples::Drawn(draw) => draw(images)?,
-                Samples::Untransformed(samples) => {
-                    images
-                        .chunks_exact_mut(elements)
-                        .enumerate()
-                        .for_each(|(number, image)| samples.make(number, image));
-                }
+        allocate: Allocate<'_>,
+        (images, labels): (&mut [f32], &mut [u32]),
+    ) -> Result<(), ExecError> {
+        let Some(loading) = self.begin(data, indices, (seed, place), allocate)? else {
+            return Ok(data.draw(indices, seed, place, images, labels)?);
+        };
+        match loading.batch.ready()? {
+            Some(samples) => {
+                let elements = data.shape().elements() as usize;
+                images.chunks_exact_mut(elements).enumerate().for_each(|(number, image)| samples.make(number, image));
             }
-            Ok(())
-        })
+            None => loading.batch.copy_to(images),
+        }
+        data.label(indices, labels);
+        self.end(loading);
+        Ok(())
     }
 
-    /// The same, giving the samples to `take`, which may transform them where that is left to the device.
+    /// The batch of samples that a rank loads, which threads have prepared or are about to; `None` where the rank draws
+    /// them itself. Followed by [`Feed::end`] when it is loaded.
     ///
     /// # Errors
-    /// As there, and those of `take`.
-    pub(crate) fn load<E: From<InputError>>(
+    /// The system refuses threads, or memory.
+    pub(crate) fn begin(
         &mut self,
         data: &Dataset,
         indices: &[u32],
         (seed, place): (u64, u64),
-        labels: &mut [u32],
-        take: impl FnOnce(Samples<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        allocate: Allocate<'_>,
+    ) -> Result<Option<Loading>, ExecError> {
         let (recipe, decoders) = data.recipe(indices, seed, place);
-        let of_ring = self.of_ring.take_if(|batch| batch.recipe == recipe);
-        let is_own = of_ring.is_none();
-        let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
-            _ if !is_own => of_ring.unwrap_or_else(|| unreachable!("just taken")),
-            Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
-            None if data.form() == SampleForm::Jpeg => decoders.ask(recipe, self.free.pop(), true, &self.on_device)?,
-            None => return take(Samples::Drawn(&mut |images| data.draw(indices, seed, place, images, labels))),
-        };
-        match batch.ready()? {
-            Some(samples) => take(Samples::Untransformed(samples))?,
-            None => take(Samples::Drawn(&mut |images| {
-                batch.copy_to(images);
-                Ok(())
-            }))?,
+        if let Some(batch) = self.of_ring.take_if(|batch| batch.recipe == recipe) {
+            return Ok(Some(Loading { batch, is_own: false }));
         }
-        data.label(indices, labels);
+        let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
+            Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
+            None if data.form() == SampleForm::Jpeg => {
+                let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
+                decoders.ask(recipe, memory, true, &self.on_device)?
+            }
+            None => return Ok(None),
+        };
+        Ok(Some(Loading { batch, is_own: true }))
+    }
+
+    /// The batch is loaded: its memory is free once the device has copied it.
+    pub(crate) fn end(&mut self, Loading { batch, is_own }: Loading) {
         if is_own {
             self.free.push(batch.memory.clone());
+            self.free.truncate(Feed::AHEAD + LENT);
         }
-        self.free.truncate(Feed::AHEAD);
-        Ok(())
     }
 
     /// Takes the batch that is loaded next from a ring; false before there is a place for it.
@@ -143,13 +142,15 @@ impl Feed {
         data: &Dataset,
         indices: &[u32],
         (seed, place): (u64, u64),
+        allocate: Allocate<'_>,
         deadline: Instant,
-    ) -> Result<Option<MadeTimes>, InputError> {
+    ) -> Result<Option<MadeTimes>, ExecError> {
         let (recipe, decoders) = data.recipe(indices, seed, place);
         let batch = match self.of_ring.iter().chain(&self.ahead).find(|batch| batch.recipe == recipe) {
             Some(batch) => batch.clone(),
             None => {
-                let batch = decoders.ask(recipe, self.free.pop(), true, &self.on_device)?;
+                let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
+                let batch = decoders.ask(recipe, memory, true, &self.on_device)?;
                 self.ahead.push_front(batch.clone());
                 batch
             }
@@ -166,8 +167,9 @@ impl Feed {
         &mut self,
         data: &Dataset,
         seed: u64,
+        allocate: Allocate<'_>,
         next: impl Iterator<Item = (Vec<u32>, u64)>,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), ExecError> {
         let wanted: Vec<(Recipe, &Decoders)> =
             next.take(Feed::AHEAD).map(|(indices, place)| data.recipe(&indices, seed, place)).collect();
         self.ahead.retain(|batch| {
@@ -179,7 +181,8 @@ impl Feed {
         });
         for (recipe, decoders) in wanted {
             if self.ahead.iter().all(|batch| batch.recipe != recipe) {
-                self.ahead.push_back(decoders.ask(recipe, self.free.pop(), false, &self.on_device)?);
+                let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
+                self.ahead.push_back(decoders.ask(recipe, memory, false, &self.on_device)?);
             }
         }
         Ok(())
@@ -200,6 +203,12 @@ pub(super) mod tests {
     use lockstep_data::{Packing, SetPart, Source, pack};
 
     use super::*;
+    use crate::device::DeviceError;
+
+    /// Allocates memory for batches on the CPU.
+    pub(in super::super) fn ordinary(elements: usize) -> Result<BatchMemory, DeviceError> {
+        Ok(BatchMemory::of_pages(elements))
+    }
 
     /// Packs eight pictures.
     pub(in super::super) fn pictures(of: &str) -> PathBuf {
@@ -231,17 +240,11 @@ pub(super) mod tests {
                     let (mut images, mut own) = (vec![0.0; 2 * 3 * 32 * 32], vec![1.0; 2 * 3 * 32 * 32]);
                     let (mut labels, mut of_own) = ([8; 2], [9; 2]);
                     let indices = [place as u32, 7];
-                    let found = feed.load(&data, &indices, (5, place), &mut labels, |samples| {
-                        match samples {
-                            Samples::Drawn(draw) => draw(&mut images)?,
-                            Samples::Untransformed(of) => {
-                                assert!(on_device, "{at} {place}");
-                                images.chunks_exact_mut(3072).enumerate().for_each(|(at, image)| of.make(at, image));
-                            }
-                        }
-                        Ok::<(), InputError>(())
-                    });
-                    found.unwrap();
+                    let loading = feed.begin(&data, &indices, (5, place), &mut ordinary).unwrap().unwrap();
+                    assert_eq!(loading.batch.ready().unwrap().is_some(), on_device, "{at} {place}");
+                    feed.ahead.push_back(loading.batch);
+                    let made = (&mut images[..], &mut labels[..]);
+                    feed.draw(&data, &indices, (5, place), &mut ordinary, made).unwrap();
                     data.draw(&indices, 5, place, &mut own, &mut of_own).unwrap();
                     assert_eq!((&images, labels), (&own, of_own), "{how}, {at}, {place}");
                 }
@@ -262,22 +265,22 @@ pub(super) mod tests {
         let drawn = |feed: &mut Feed, indices: &[u32], place: u64| {
             let (mut images, mut labels) = (vec![0.0; indices.len() * elements], vec![9; indices.len()]);
             let (mut own, mut of_own) = (images.clone(), labels.clone());
-            feed.draw(&data, indices, (5, place), &mut images, &mut labels).unwrap();
+            feed.draw(&data, indices, (5, place), &mut ordinary, (&mut images[..], &mut labels[..])).unwrap();
             data.draw(indices, 5, place, &mut own, &mut of_own).unwrap();
             assert_eq!((images, labels), (own, of_own));
         };
         drawn(&mut feed, &[0, 7], 0);
         let next = [(vec![3, 1], 2), (vec![4, 4], 4), (vec![5, 6], 6)];
-        feed.expect(&data, 5, next.clone().into_iter()).unwrap();
+        feed.expect(&data, 5, &mut ordinary, next.clone().into_iter()).unwrap();
         assert_eq!(feed.ahead.len(), Feed::AHEAD);
         drawn(&mut feed, &[3, 1], 2);
         assert_eq!(feed.ahead.len(), Feed::AHEAD - 1, "it was there");
         drawn(&mut feed, &[6, 5], 6);
         assert_eq!(feed.ahead.len(), Feed::AHEAD - 1, "and this one was not");
-        feed.expect(&data, 5, next[1..].iter().cloned()).unwrap();
+        feed.expect(&data, 5, &mut ordinary, next[1..].iter().cloned()).unwrap();
         let places: Vec<u64> = feed.ahead.iter().map(|batch| batch.recipe.place).collect();
         assert_eq!(places, [4, 6]);
-        let pages = |batch: &Arc<Batch>| batch.memory.address() % 4096;
+        let pages = |batch: &Arc<Batch>| batch.memory.arena().address() % 4096;
         assert!(feed.ahead.iter().all(|batch| pages(batch) == 0), "memory of whole pages");
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockstep_models::{Pools, TransformAt};
-use lockstep_topology::InputError;
 
 use super::Dataset;
+use super::batch_memory::{Allocate, BatchMemory};
 use super::decoders::{Batch, MadeTimes};
-use crate::arena::Arena;
+use crate::error::ExecError;
 
 /// The learner that prepares a batch, and how many it has prepared before since the run began.
 pub(crate) type Prepared = (u32, u64);
@@ -40,7 +40,7 @@ struct Places {
     /// Those that are not loaded, by number.
     held: BTreeMap<u64, Arc<Batch>>,
     /// Memory of places that are free.
-    free: Vec<Arc<Arena>>,
+    free: Vec<Arc<BatchMemory>>,
     /// When those that are loaded were made.
     made: BTreeMap<u64, MadeTimes>,
 }
@@ -79,12 +79,13 @@ impl Ring {
     /// a micro-batch of an iteration and the place of the first; `None` after the last iteration.
     ///
     /// # Errors
-    /// The system refuses threads.
+    /// The system refuses threads, the device memory.
     pub(crate) fn fill(
         &self,
         data: &Dataset,
+        allocate: Allocate<'_>,
         samples: impl Fn((u32, u32)) -> Option<(Vec<u32>, u64)>,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), ExecError> {
         let mut places = self.places();
         loop {
             let has_room = |of: &Places| of.requested < of.loaded + self.room;
@@ -92,7 +93,8 @@ impl Ring {
             let Some((rank, of)) = next else { return Ok(()) };
             let Some((indices, place)) = samples(self.pools.prepared(*rank, of.requested)) else { return Ok(()) };
             let (recipe, decoders) = data.recipe(&indices, self.seed, place);
-            let batch = decoders.ask(recipe, of.free.pop(), false, &self.on_device)?;
+            let memory = BatchMemory::of(&mut of.free, recipe.elements(), allocate)?;
+            let batch = decoders.ask(recipe, memory, false, &self.on_device)?;
             of.held.insert(of.requested, batch);
             of.requested += 1;
         }
@@ -129,7 +131,7 @@ impl Drop for Ring {
 mod tests {
     use std::time::Instant;
 
-    use super::super::feed::tests::pictures;
+    use super::super::feed::tests::{ordinary, pictures};
     use super::super::{Feed, Ring};
     use super::*;
 
@@ -157,19 +159,25 @@ mod tests {
             let (indices, place) = samples(batch).unwrap();
             let prepared = ring.pools().preparer(batch.0, batch.1);
             assert!(feeds[learner].take(&ring, prepared));
-            let waited =
-                feeds[learner].wait(&data, &indices, (5, place), Instant::now() + std::time::Duration::MAX / 4);
+            let waited = feeds[learner].wait(
+                &data,
+                &indices,
+                (5, place),
+                &mut ordinary,
+                Instant::now() + std::time::Duration::MAX / 4,
+            );
             assert!(waited.unwrap().is_some());
             let elements = 3 * 32 * 32;
             let (mut images, mut labels) = (vec![0.0; 2 * elements], vec![9; 2]);
             let (mut own, mut of_own) = (images.clone(), labels.clone());
-            feeds[learner].draw(&data, &indices, (5, place), &mut images, &mut labels).unwrap();
+            let made = (&mut images[..], &mut labels[..]);
+            feeds[learner].draw(&data, &indices, (5, place), &mut ordinary, made).unwrap();
             data.draw(&indices, 5, place, &mut own, &mut of_own).unwrap();
             assert_eq!((images, labels), (own, of_own), "{batch:?}");
             ring.free(prepared);
-            ring.fill(&data, samples).unwrap();
+            ring.fill(&data, &mut ordinary, samples).unwrap();
         };
-        ring.fill(&data, samples).unwrap();
+        ring.fill(&data, &mut ordinary, samples).unwrap();
         assert_eq!(held(), [(0, 0), (1, 0)]);
         load(0, (0, 1));
         assert_eq!(held(), [(0, 0), (1, 1)]);

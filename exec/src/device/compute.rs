@@ -1,10 +1,11 @@
 //! Defines the arithmetic of a device: samples in, passes through chains of layers, parameter updates.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use lockstep_models::{BoundFormula, Copy};
 
-use crate::data::Untransformed;
+use crate::data::{BatchMemory, Untransformed};
 
 use super::{Backward, DeviceError, Forward, Loss, Place, Spot};
 
@@ -21,6 +22,26 @@ pub trait Compute {
     /// # Errors
     /// Device errors.
     fn load(&mut self) -> Result<(), DeviceError>;
+
+    /// Host memory for `elements` elements of a batch that threads prepare, to be loaded from there.
+    ///
+    /// # Errors
+    /// The host has none left that the device can copy from.
+    fn batch_memory(&self, elements: usize) -> Result<BatchMemory, DeviceError> {
+        Ok(BatchMemory::of_pages(elements))
+    }
+
+    /// Makes the samples in such memory the current micro-batch. An asynchronous device may copy them later, and lends
+    /// the memory until then.
+    ///
+    /// # Errors
+    /// Device errors.
+    fn load_from(&mut self, memory: &Arc<BatchMemory>) -> Result<(), DeviceError> {
+        let input = self.input()?;
+        // SAFETY: threads have filled it, and fill it again only after this load.
+        input.copy_from_slice(unsafe { memory.arena().slice(0..input.len()) });
+        self.load()
+    }
 
     /// Makes samples of decoded pictures, and these the current micro-batch.
     ///

@@ -2,10 +2,8 @@
 
 use std::time::Instant;
 
-use lockstep_topology::InputError;
-
 use super::Replica;
-use crate::data::{Dataset, MadeTimes, Prepared, Ring, Samples};
+use crate::data::{Dataset, MadeTimes, Prepared, Ring};
 use crate::error::ExecError;
 
 impl Replica {
@@ -16,17 +14,21 @@ impl Replica {
     /// Device errors, and damaged samples.
     pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) -> Result<(), ExecError> {
         self.labels.resize(indices.len(), 0);
-        let device = &mut self.device;
-        self.feed.load(data, indices, (self.seed, place), &mut self.labels, |samples| {
-            match samples {
-                Samples::Drawn(draw) => {
-                    draw(device.input()?)?;
-                    device.load()?;
+        let (device, seed) = (&mut self.device, self.seed);
+        match self.feed.begin(data, indices, (seed, place), &mut |elements| device.batch_memory(elements))? {
+            Some(loading) => {
+                match loading.batch.ready()? {
+                    Some(samples) => device.transform(&samples)?,
+                    None => device.load_from(loading.batch.memory())?,
                 }
-                Samples::Untransformed(samples) => device.transform(&samples)?,
+                data.label(indices, &mut self.labels);
+                self.feed.end(loading);
             }
-            Ok::<(), ExecError>(())
-        })?;
+            None => {
+                data.draw(indices, seed, place, device.input()?, &mut self.labels)?;
+                device.load()?;
+            }
+        }
         let places: Vec<u64> = (place..).take(indices.len()).collect();
         self.written[self.context].fill(false);
         Ok(self.device.turn_to(&self.labels, &places)?)
@@ -43,22 +45,24 @@ impl Replica {
         place: u64,
         images: &mut [f32],
         labels: &mut [u32],
-    ) -> Result<(), InputError> {
-        self.feed.draw(data, indices, (self.seed, place), images, labels)
+    ) -> Result<(), ExecError> {
+        let mut allocate = |elements| self.device.batch_memory(elements);
+        self.feed.draw(data, indices, (self.seed, place), &mut allocate, (images, labels))
     }
 
     /// Waits, at most until `deadline`, until the micro-batch that is loaded next is ready; returns when that was, if
     /// it is.
     ///
     /// # Errors
-    /// The system refuses threads.
+    /// The system refuses threads, or memory.
     pub(crate) fn wait_for(
         &mut self,
         data: &Dataset,
         (indices, place): (&[u32], u64),
         deadline: Instant,
-    ) -> Result<Option<MadeTimes>, InputError> {
-        self.feed.wait(data, indices, (self.seed, place), deadline)
+    ) -> Result<Option<MadeTimes>, ExecError> {
+        let mut allocate = |elements| self.device.batch_memory(elements);
+        self.feed.wait(data, indices, (self.seed, place), &mut allocate, deadline)
     }
 
     /// Takes the micro-batch that is loaded next from a ring; false before there is a place for it.
@@ -75,12 +79,13 @@ impl Replica {
     /// first.
     ///
     /// # Errors
-    /// The system refuses threads.
+    /// The system refuses threads, or memory.
     pub(crate) fn expect(
         &mut self,
         data: &Dataset,
         next: impl Iterator<Item = (Vec<u32>, u64)>,
-    ) -> Result<(), InputError> {
-        self.feed.expect(data, self.seed, next)
+    ) -> Result<(), ExecError> {
+        let mut allocate = |elements| self.device.batch_memory(elements);
+        self.feed.expect(data, self.seed, &mut allocate, next)
     }
 }

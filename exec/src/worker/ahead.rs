@@ -24,8 +24,7 @@ impl Worker<'_> {
         let (asked, mut times) = (Instant::now(), None);
         let ring = self.setup.ring.as_ref();
         let prepared = ring.map(|ring| ring.pools().preparer(self.iteration, self.micro_batch));
-        if let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch)
-        {
+        if let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch) {
             let mut has_place = ring.is_none();
             while times.is_none() {
                 while self.progress()? {}
@@ -97,14 +96,17 @@ impl Worker<'_> {
     }
 
     /// Starts to prepare batches for the learners of this process, where they do so for each other.
-    pub(super) fn fill_ring(&self) -> Result<(), ExecError> {
+    pub(super) fn fill_ring(&mut self) -> Result<(), ExecError> {
         let Setup { ring: Some(ring), program, data, first, options, .. } = self.setup else { return Ok(()) };
+        let Some(replica) = &mut self.memory.replica else { return Ok(()) };
+        let device = replica.device();
+        let setup = self.setup;
         let samples = |(iteration, micro_batch): (u32, u32)| {
             let owner = micro_batch / program.accumulate;
-            let of = || samples_of(self.setup, first + u64::from(iteration), None, (owner, micro_batch));
+            let of = || samples_of(setup, first + u64::from(iteration), None, (owner, micro_batch));
             (iteration < options.steps).then(of).map(|(indices, places)| (indices, places[0]))
         };
-        Ok(ring.fill(data, samples)?)
+        ring.fill(data, &mut |elements| device.batch_memory(elements), samples)
     }
 
     /// Starts to prepare the batches after the load `task` in `repetition` of step `batch`: the rank's own, or those that

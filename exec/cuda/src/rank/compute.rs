@@ -1,14 +1,18 @@
 //! Implements samples, passes and formulas of a rank, as commands and as work on its streams.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use lockstep_exec::data::Untransformed;
+use lockstep_exec::Arena;
+use lockstep_exec::data::{BatchMemory, Untransformed};
 use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot};
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
+use super::device_buffer::ELEMENT;
 use super::numbers::numbers;
 use super::streams::StreamRole;
 use super::{Located, Rank, Work, moves};
+use crate::driver::PinnedMemory;
 use crate::layers::{self, PassGradients};
 use crate::{Activation, View, ViewMut};
 
@@ -21,6 +25,20 @@ impl<A: Activation> Compute for Rank<A> {
     fn load(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
         self.samples.take(&mut self.streams)?;
+        self.samples.arrange::<A>(&mut self.gathered);
+        Ok(())
+    }
+
+    fn batch_memory(&self, elements: usize) -> Result<BatchMemory, DeviceError> {
+        let pinned = PinnedMemory::new(&self.gpu.context, elements as u64 * ELEMENT)?;
+        // SAFETY: it has that many elements, zeros, does not move, and is used through the arena alone.
+        Ok(BatchMemory::new(unsafe { Arena::over(pinned.floats(), elements, Box::new(pinned)) }))
+    }
+
+    fn load_from(&mut self, memory: &Arc<BatchMemory>) -> Result<(), DeviceError> {
+        self.gpu.context.bind()?;
+        self.flush()?;
+        self.samples.take_from(memory, &mut self.streams)?;
         self.samples.arrange::<A>(&mut self.gathered);
         Ok(())
     }

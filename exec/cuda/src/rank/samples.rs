@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::data::Untransformed;
+use lockstep_exec::data::{BatchMemory, Untransformed};
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Shape;
 
@@ -25,12 +25,35 @@ const NOTES: usize = 4;
 struct Slot {
     pinned: PinnedMemory,
     device: GpuMemory,
+    /// Memory in which threads have prepared the samples, until the device has copied them from there.
+    lent: Option<Arc<BatchMemory>>,
     /// Decoded pictures that the device makes samples of, on both sides.
     pictures: Option<(PinnedMemory, GpuMemory)>,
     /// Passed when the copy is done: the host buffer may be refilled.
     copied: Event,
     /// Passed when computation on it is done: the device buffer may be overwritten.
     used: Event,
+}
+
+impl Slot {
+    /// Gives prepared memory back, if the device has copied from it.
+    fn give_back(&mut self) -> Result<(), DeviceError> {
+        if self.lent.is_some() && self.copied.finished()? {
+            self.lent.take().iter().for_each(|memory| memory.give_back());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Slot {
+    /// Pending copies end before the memory that they read is filled again or freed.
+    fn drop(&mut self) {
+        if let Some(memory) = self.lent.take() {
+            // On a lost device nothing is pending.
+            let _ = self.copied.synchronize();
+            memory.give_back();
+        }
+    }
 }
 
 /// Labels and places on the host, until they are copied.
@@ -93,6 +116,7 @@ impl Samples {
             Ok(Slot {
                 pinned: PinnedMemory::new(context, bytes)?,
                 device: GpuMemory::new(context, "samples", bytes, Fill::Poison)?,
+                lent: None,
                 pictures: None,
                 copied: Event::new(context, false)?,
                 used: Event::new(context, false)?,
@@ -133,7 +157,18 @@ impl Samples {
     pub(super) fn take(&mut self, streams: &mut Streams) -> Result<(), DeviceError> {
         self.turn_slot(streams)?;
         let Slot { pinned, device, .. } = &self.slots[self.turn];
-        self.upload((pinned, device), device.bytes(), streams)
+        self.upload((pinned.start(), device), device.bytes(), streams)
+    }
+
+    /// Copies samples that threads have prepared to the device, from where they are; takes the memory until then.
+    pub(super) fn take_from(&mut self, memory: &Arc<BatchMemory>, streams: &mut Streams) -> Result<(), DeviceError> {
+        self.turn_slot(streams)?;
+        assert!(memory.arena().len() >= self.elements, "memory of a batch");
+        let start = memory.arena().start().cast();
+        memory.lend();
+        self.slots[self.turn].lent = Some(Arc::clone(memory));
+        let device = &self.slots[self.turn].device;
+        self.upload((start, device), device.bytes(), streams)
     }
 
     /// Copies decoded pictures to the device, and appends the work on the compute stream that makes samples of them.
@@ -162,7 +197,7 @@ impl Samples {
         // SAFETY: the memory has that many words, initialised at allocation, no copy reads it any more, and `self` is
         // borrowed for as long as the slice lives.
         picture_words(of, unsafe { std::slice::from_raw_parts_mut(pinned.floats().cast::<u32>(), count) });
-        self.upload((pinned, device), bytes, streams)?;
+        self.upload((pinned.start(), device), bytes, streams)?;
         let Shape { channels, height, width } = of.shape;
         let launch = TransformPictures {
             words: View::new(device.address(), device.bytes() / 4),
@@ -180,22 +215,25 @@ impl Samples {
     fn turn_slot(&mut self, streams: &mut Streams) -> Result<(), DeviceError> {
         self.slots[self.turn].used.record(streams.get(StreamRole::Compute))?;
         self.turn = 1 - self.turn;
-        Ok(())
+        let next = &mut self.slots[self.turn];
+        if next.lent.is_some() {
+            next.copied.synchronize()?;
+        }
+        self.slots.iter_mut().try_for_each(Slot::give_back)
     }
 
     /// Copies `bytes` bytes of the current slot to the device, once computation on its samples is done.
     fn upload(
         &self,
-        (pinned, device): (&PinnedMemory, &GpuMemory),
+        (start, device): (*mut u8, &GpuMemory),
         bytes: u64,
         streams: &mut Streams,
     ) -> Result<(), DeviceError> {
         let Slot { copied, used, .. } = &self.slots[self.turn];
         let stream = streams.give(StreamRole::Samples);
         stream.wait(used)?;
-        // SAFETY: both have that many bytes and live as long as the rank; the host writes again only after `copied` has
-        // passed.
-        unsafe { stream.upload(device.address(), pinned.start(), bytes) }?;
+        // SAFETY: both have that many bytes and live until `copied` has passed, after which alone the host writes again.
+        unsafe { stream.upload(device.address(), start, bytes) }?;
         copied.record(stream)?;
         streams.order(StreamRole::Compute, &[StreamRole::Samples])
     }
