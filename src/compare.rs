@@ -167,7 +167,8 @@ pub fn compare(
     let model = experiment.load_model(&experiment.model)?;
     let loaded = launch.all(Dataset::load_augmented(&experiment.data, &model, experiment.augmentation))?;
     let (train, held_out) = Dataset::decoded_by(loaded, experiment.decode_threads);
-    let experiment = &Experiment { loaded: Some(Dataset::sizes((&train, &held_out))), ..experiment.clone() };
+    let loaded = Some(Dataset::sizes((&train, &held_out)));
+    let experiment = &Experiment { loaded, cores: Some(launch.cores()), ..experiment.clone() };
     let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
     launch.all(launch.check(experiment, &configurations))?;

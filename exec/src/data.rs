@@ -5,6 +5,7 @@
 //! they are drawn.
 
 mod augmentation;
+mod batch;
 mod batch_memory;
 mod decoders;
 mod digits;
@@ -37,7 +38,7 @@ use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 pub use batch_memory::BatchMemory;
 use decoders::Decoders;
-pub(crate) use decoders::MadeTimes;
+pub(crate) use batch::MadeTimes;
 pub(crate) use feed::Feed;
 pub use finish::Finish;
 pub use lockstep_data::Picture;

@@ -65,7 +65,8 @@ impl Calibrate {
                 }
                 let counts = SetSizes::of_counts(train.len() as u64, 0);
                 let loaded = Some(SetSizes { stored: Some(train.stored()), ..counts });
-                prepared = Experiment { loaded, ..experiment }.prepared().map(|_| train);
+                let cores = Some(quiet.cores().count() as u32);
+                prepared = Experiment { loaded, cores, ..experiment }.prepared().map(|_| train);
                 (programs, format!("lockstep calibrate {}", path.display()))
             }
             None => {

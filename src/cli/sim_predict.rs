@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 use lockstep_exec::data::Dataset;
 use lockstep_measure::convergence::Convergence;
 use lockstep_measure::interrupt::on_interrupt;
+use lockstep_models::{Augmentation, Model, SetSizes};
 use lockstep_predict::explain::text;
 use lockstep_predict::rows::{Known, find};
 use lockstep_predict::{Predicted, Setup, Site};
-use lockstep_models::{Augmentation, Model, SetSizes};
 use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_report::output::check_outputs;
@@ -126,6 +126,10 @@ impl Predict {
         let mut configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
+        if experiment.loaded.is_some() {
+            experiment.cores = site.profile.as_ref().map(|profile| profile.cores);
+            configurations = experiment.configurations()?;
+        }
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
         setup.options.fold = self.fold.rule();
         if self.trace.is_none() && self.html.is_none() {

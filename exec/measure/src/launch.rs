@@ -15,6 +15,7 @@ use lockstep_report::log::print_line;
 use lockstep_topology::{InputError, blocks};
 
 use crate::devices::devices;
+use crate::host::Cores;
 use crate::run_failure::run_failure;
 
 #[cfg(feature = "mpi")]
@@ -133,6 +134,13 @@ impl Launch {
                 }
             }
         }
+    }
+
+    /// Cores of a host: the fewest of the processes' hosts.
+    pub fn cores(&self) -> u32 {
+        let own = if matches!(self, Launch::Threads) { Cores::find() } else { Cores::of_host() }.count() as u32;
+        let all = self.texts(&own.to_string());
+        all.iter().filter_map(|cores| cores.parse().ok()).min().unwrap_or(own)
     }
 
     /// Broadcasts the number of rank 0's process; the others' are ignored.

@@ -64,6 +64,7 @@ pub fn rows(
     // Where threads prepare samples, this is done by tasks of the program.
     let experiment = &Experiment {
         loaded: Some(Dataset::sizes((&train, &held_out))),
+        cores: Some(launch.cores()),
         initial: initial.map(|(values, _)| values),
         ..experiment.clone()
     };

@@ -9,7 +9,8 @@ use lockstep_topology::InputError;
 
 use super::Dataset;
 use super::augmentation::Augmented;
-use super::decoders::{Decoders, Recipe};
+use super::batch::Recipe;
+use super::decoders::Decoders;
 use super::pixels::Pixels;
 use super::transform::Transform;
 

@@ -14,6 +14,9 @@ use super::augmentation::{Augmented, augment};
 use super::spare::Spare;
 use super::transform::{Decoded, Transform};
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
 /// Samples of a packed set.
 #[derive(Debug, Clone)]
 pub(super) struct Encoded {
@@ -146,9 +149,11 @@ impl Encoded {
         }
     }
 
-    /// Asks the system to read a sample's bytes from storage, without waiting.
+    /// Asks the system to read a sample's bytes from storage, without waiting; small ones come with their neighbours.
     pub(super) fn prefetch(&self, sample: u32) {
-        if let Kept::Mapped(samples) = &self.kept {
+        if let Kept::Mapped(samples) = &self.kept
+            && self.length(sample) >= PAGE
+        {
             self.packed.prefetch(samples[sample as usize] as usize);
         }
     }

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::Dataset;
+use super::batch::{Batch, MadeTimes, Recipe};
 use super::batch_memory::{Allocate, BatchMemory};
-use super::decoders::{Batch, Decoders, MadeTimes, Recipe};
+use super::decoders::Decoders;
 use super::ring::{Prepared, Ring};
 use crate::error::ExecError;
 use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lockstep_models::{Pools, TransformAt};
 
 use super::Dataset;
+use super::batch::{Batch, MadeTimes};
 use super::batch_memory::{Allocate, BatchMemory};
-use super::decoders::{Batch, MadeTimes};
 use crate::error::ExecError;
 
 /// The learner that prepares a batch, and how many it has prepared before since the run began.

@@ -175,7 +175,7 @@ impl Experiment {
     }
 
     /// Its numbers of ranks: the mesh's, where it has one.
-    fn rank_counts(&self) -> Result<Vec<u32>, InputError> {
+    pub(super) fn rank_counts(&self) -> Result<Vec<u32>, InputError> {
         match &self.mesh {
             None => Ok(self.ranks.clone()),
             Some(mesh) if self.states("ranks") && self.ranks != [mesh.ranks()] => {
@@ -254,7 +254,7 @@ impl Experiment {
                 pad: self.pad,
                 ahead: match &self.input {
                     Some(stated) => Some(stated.prefetch()),
-                    None => self.prepared().map(|_| READ_AHEAD),
+                    None => self.prepared_for(ranks).map(|_| READ_AHEAD),
                 },
                 transform_at: self.transform_at,
                 sampling: self.sampling,

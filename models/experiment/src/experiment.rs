@@ -138,6 +138,8 @@ macro_rules! fields {
             pub judged_epochs: u32,
             /// Samples of the data set, where it has been loaded.
             pub loaded: Option<SetSizes>,
+            /// Cores of the host, the fewest of all hosts, where the data set has been loaded or is predicted as if it were.
+            pub cores: Option<u32>,
             /// Initial values of parameters, where a file of weights has been loaded.
             pub initial: Option<Arc<InitialValues>>,
             /// The place of each key that the file or a flag sets.
@@ -160,6 +162,7 @@ macro_rules! fields {
                     replay: None,
                     judged_epochs: LAST_EPOCHS,
                     loaded: None,
+                    cores: None,
                     initial: None,
                     places: BTreeMap::new(),
                     shared: BTreeSet::new(),
@@ -208,12 +211,33 @@ impl Experiment {
         self.loaded.or(stated).or_else(by_name)
     }
 
-    /// How the samples are stored that threads prepare ahead of loads, as tasks; `None` where a load copies its samples
-    /// from memory as they are, and where it is not known how they are stored.
-    pub fn prepared(&self) -> Option<StoredSamples> {
+    /// How the samples are stored that threads prepare ahead of the loads of `ranks` ranks, as tasks; `None` where each
+    /// load draws its samples, and where it is not known how they are stored.
+    ///
+    /// Threads decode JPEG files, and do all that [`Experiment::decode_threads`] are stated for. By default they convert
+    /// and augment other samples where a core is left for them: on the cores of ranks they would only take turns with
+    /// these. They do not copy values: a load would copy them again.
+    pub fn prepared_for(&self, ranks: u32) -> Option<StoredSamples> {
         let stored = self.loaded?.stored?;
-        let plain = stored.form == SampleForm::Values && self.augmentation == Augmentation::default();
-        (!plain || self.decode_threads.is_some()).then_some(stored)
+        let works = stored.form != SampleForm::Values || self.augmentation != Augmentation::default();
+        let taken = u64::from(ranks) * u64::from(self.threads_per_rank);
+        let has_core = self.cores.is_some_and(|cores| u64::from(cores) > taken);
+        let prepares = self.decode_threads.is_some() || stored.form == SampleForm::Jpeg || works && has_core;
+        prepares.then_some(stored)
+    }
+
+    /// The same for any of its numbers of ranks.
+    pub fn prepared(&self) -> Option<StoredSamples> {
+        self.rank_counts()
+            .ok()?
+            .into_iter()
+            .find_map(|devices| self.prepared_for(devices.saturating_mul(self.learners)))
+    }
+
+    /// Whether threads prepare the samples of all its numbers of ranks.
+    pub fn is_prepared(&self) -> bool {
+        let counts = self.rank_counts().unwrap_or_default();
+        counts.into_iter().all(|devices| self.prepared_for(devices.saturating_mul(self.learners)).is_some())
     }
 
     /// Whether threads decode samples, which a device can transform.

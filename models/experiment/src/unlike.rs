@@ -100,11 +100,12 @@ pub(crate) fn gradients(experiment: &Experiment, _: Here) -> Option<Wrong> {
 pub(crate) fn augmentation(experiment: &Experiment, _: Here) -> Option<Wrong> {
     // Calibration also loads a patch of a larger image, and its decoding times include what threads do to
     // decoded samples.
-    if experiment.prepared().is_some() {
+    if experiment.is_prepared() {
         return None;
     }
     let timed = Augmentation { patch: false, ..experiment.augmentation };
-    let message = "takes time in measured runs, which predictions leave out: leave it out here (patch may stay)";
+    let message = "takes time in measured runs, which predictions leave out where no core is left for threads that do it: leave \
+                   it out here (patch may stay), or state decode_threads";
     (timed != Augmentation::default()).then(|| (experiment.augmentation.to_string(), message.to_owned()))
 }
 

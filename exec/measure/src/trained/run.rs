@@ -11,6 +11,7 @@ use lockstep_report::failure::Failure;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::plan::Planned;
+use crate::host::Cores;
 use crate::launch::Launch;
 use crate::operation::{Operation, STALL_LIMIT};
 use crate::rows::lay_out;
@@ -51,10 +52,11 @@ pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<Ep
     let loaded = Dataset::sizes((&data.0, &data.1));
     // Where threads prepare samples, this is done by tasks of the program, as many ahead as the experiment says.
     let initial = planned.experiment.initial_values(&planned.configuration.job.model)?.map(|(values, _)| values);
-    let experiment = &Experiment { loaded: Some(loaded), initial, ..planned.experiment.clone() };
+    let cores = Some(Cores::find().count() as u32);
+    let experiment = &Experiment { loaded: Some(loaded), cores, initial, ..planned.experiment.clone() };
     let mut configurations = [planned.configuration.clone()];
     if experiment.input.is_none() {
-        configurations[0].job.ahead = experiment.prepared().map(|_| READ_AHEAD);
+        configurations[0].job.ahead = experiment.prepared_for(planned.configuration.job.ranks()).map(|_| READ_AHEAD);
     }
     lay_out(experiment, &mut configurations)?;
     let [configuration] = configurations;
