@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use lockstep_models::SampleForm;
 use lockstep_models::profile::Profile;
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ fn settings_of_one_side_are_refused_before_measurement() {
         (input, "leave [input] out"),
         ("cluster = \"ethernet-4\"\n", "cluster = \"this-machine\""),
         ("cluster = \"ethernet-4\"\nranks = [1]\ntransport = \"threads\"\n", "has 4 hosts"),
-        ("augment = \"flip\"\n", "leave it out"),
+        ("ranks = [256]\naugment = \"flip\"\n", "no core is left"),
         ("[anchor]\nimages_per_s = 100.0\n", "leave it out"),
     ];
     for (number, (more, cure)) in cases.into_iter().enumerate() {
@@ -41,6 +42,33 @@ fn settings_of_one_side_are_refused_before_measurement() {
         assert!(!stderr.contains("measuring") && output.stdout.is_empty(), "{more}: {stderr}");
     }
     assert!(!folder.join("out").exists(), "nothing is written");
+}
+
+/// Threads that are stated prepare any samples, with any augmentation; their time is measured, and known the next time.
+#[test]
+fn samples_that_threads_prepare_are_measured_and_predicted() {
+    let folder = folder("prepared");
+    let file = write(
+        &folder,
+        "prepared",
+        "model = \"mlp\"\nranks = 2\nbatch_per_rank = 4\naugment = \"crop=2,flip\"\ndecode_threads = 1\n",
+    );
+    let compared = || {
+        let output = lockstep(&folder, &["compare", &file, "--trace", "trace.json", "--patience", "0.1"]);
+        assert!(output.status.success(), "{}", errors(&output));
+        (errors(&output), std::fs::read_to_string(folder.join("trace.json")).expect("a trace"))
+    };
+    let (said, trace) = compared();
+    assert!(said.contains("measuring preparing samples\n"), "{said}");
+    let profile = Profile::load(&folder.join("out/this-machine.json")).expect("a profile");
+    let [entry] = &profile.decode[..] else { panic!("{:?}", profile.decode) };
+    assert_eq!((entry.form, &entry.augment[..]), (SampleForm::Values, "crop=2,flip"));
+    assert_eq!((entry.bytes, entry.pixels, entry.elements), (4 * 784, 784, 784));
+    assert!(entry.seconds.value > 0.0 && entry.transform.is_none() && profile.storage.is_none());
+    // Both timelines of both ranks have them.
+    assert!(trace.matches("\"decode\"").count() >= 2 * 2 * 3, "{trace}");
+    let (said, _) = compared();
+    assert!(said.contains("another speed") || !said.contains("measuring preparing samples"), "{said}");
 }
 
 /// Chains of a profile with their samples. Figures that other tests disturbed count as undisturbed from now on, since they

@@ -5,6 +5,7 @@
 //! Every figure is an interval. A slowdown f says how much longer an operation takes when every core does the same at
 //! once: each of n cores then takes f/n of the memory bandwidth, so n of them use it up and run at 1/f of their speed.
 
+mod decode;
 mod disturbed;
 mod gpu;
 mod key;
@@ -12,10 +13,10 @@ mod noise;
 
 use std::path::Path;
 
-use crate::{Augmentation, SampleForm, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
+pub use decode::DecodeEntry;
 pub use disturbed::{CONTENTION, PROCESS_MESSAGES, THREAD_MESSAGES, disturbed_note};
 pub use gpu::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
 pub use key::{chain_key, key_of, read_key};
@@ -112,32 +113,6 @@ pub struct RepeatedEntry {
     pub sum: Interval,
 }
 
-/// Decoding, cropping and normalising a sample of a set; or converting, copying and augmenting it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DecodeEntry {
-    /// Its form.
-    #[serde(default, skip_serializing_if = "is_jpeg")]
-    pub form: SampleForm,
-    /// How arrays and values are augmented meanwhile, as in settings; empty for JPEG files, whose decoding takes most of
-    /// the time.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub augment: String,
-    /// Bytes of a sample as it is stored, on average over the set.
-    pub bytes: u64,
-    /// Pixels of the picture, on average.
-    pub pixels: u64,
-    /// fp32 elements that are made of it.
-    pub elements: u64,
-    /// Seconds on one core, alone.
-    pub seconds: Interval,
-    /// The seconds of these in which it is cropped, flipped and normalised; `None` in profiles of earlier builds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transform: Option<Interval>,
-    /// How many times longer it takes when every core decodes.
-    pub slowdown: f64,
-}
-
 /// What a shuffle does to samples that it packs, on one core.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -232,18 +207,6 @@ fn sixteen() -> u32 {
     16
 }
 
-/// Whether a profile does not name the form, as profiles of earlier builds do not.
-fn is_jpeg(form: &SampleForm) -> bool {
-    *form == SampleForm::Jpeg
-}
-
-impl DecodeEntry {
-    /// The augmentation that an entry of samples of `form` names.
-    pub fn augment(form: SampleForm, augmentation: Augmentation) -> String {
-        if form == SampleForm::Jpeg { String::new() } else { augmentation.to_string() }
-    }
-}
-
 impl Profile {
     /// Reads and checks a profile.
     ///
@@ -269,23 +232,6 @@ impl Profile {
         })?;
         profile.check(file)?;
         Ok(profile)
-    }
-
-    /// The time of decoding a sample of a set: as measured for such samples, or for others in proportion to their
-    /// pixels; `None` where none of its form, and other than JPEG files with its augmentation, were measured.
-    pub fn decode_of(&self, sample: StoredSamples, elements: u64, augmentation: Augmentation) -> Option<DecodeEntry> {
-        let augment = DecodeEntry::augment(sample.form, augmentation);
-        let is_such = |entry: &&DecodeEntry| entry.form == sample.form && entry.augment == augment;
-        let distance = |entry: &&DecodeEntry| {
-            let apart = entry.pixels.abs_diff(sample.pixels) + entry.bytes.abs_diff(sample.bytes);
-            (entry.elements != elements, apart)
-        };
-        let nearest = self.decode.iter().filter(is_such).min_by_key(distance)?;
-        let factor = sample.pixels.max(1) as f64 / nearest.pixels.max(1) as f64;
-        let Interval { value, low, high } = nearest.seconds;
-        let seconds = Interval { value: value * factor, low: low * factor, high: high * factor };
-        // It makes the same elements of any picture.
-        Some(DecodeEntry { seconds, ..nearest.clone() })
     }
 
     /// As JSON.

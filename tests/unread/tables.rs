@@ -228,6 +228,7 @@ pub(super) const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("exec run", "--device null", "--augment --sampling", "nothing is computed from the samples that they decide"),
     ("exec run", "", "--ranks-per-node", "algorithms that go by nodes read it, and series of calls have equal flags"),
     ("exec run", "", "--cluster", "is where ranks would lie, which algorithms that go by nodes read"),
+    ("exec run", "", "--decode-threads", "the same batches come of any number of threads, at other times"),
     ("data", "", "--threads --skip-bad", "the same set comes of any number of threads, and of one without bad samples"),
     ("papers", "", "--check", "tells how rows have changed, and they have not"),
 ];

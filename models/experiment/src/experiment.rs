@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use lockstep_models::{
     Augmentation, AxisAlgorithms, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, InitialValues, Mesh,
-    Optimizer, PipelineSchedule, Precision, SampleForm, Sampling, SetSizes, Shape, StageCut, StoredSamples, Strategy,
-    Target, TransformAt,
+    Optimizer, PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target, TransformAt,
 };
 use lockstep_readers::Solver;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
@@ -209,40 +208,6 @@ impl Experiment {
         let stated = self.input.as_ref().and_then(|stated| stated.input().ok());
         let stated = stated.map(|input| SetSizes::synthetic(input.samples));
         self.loaded.or(stated).or_else(by_name)
-    }
-
-    /// How the samples are stored that threads prepare ahead of the loads of `ranks` ranks, as tasks; `None` where each
-    /// load draws its samples, and where it is not known how they are stored.
-    ///
-    /// Threads decode JPEG files, and do all that [`Experiment::decode_threads`] are stated for. By default they convert
-    /// and augment other samples where a core is left for them: on the cores of ranks they would only take turns with
-    /// these. They do not copy values: a load would copy them again.
-    pub fn prepared_for(&self, ranks: u32) -> Option<StoredSamples> {
-        let stored = self.loaded?.stored?;
-        let works = stored.form != SampleForm::Values || self.augmentation != Augmentation::default();
-        let taken = u64::from(ranks) * u64::from(self.threads_per_rank);
-        let has_core = self.cores.is_some_and(|cores| u64::from(cores) > taken);
-        let prepares = self.decode_threads.is_some() || stored.form == SampleForm::Jpeg || works && has_core;
-        prepares.then_some(stored)
-    }
-
-    /// The same for any of its numbers of ranks.
-    pub fn prepared(&self) -> Option<StoredSamples> {
-        self.rank_counts()
-            .ok()?
-            .into_iter()
-            .find_map(|devices| self.prepared_for(devices.saturating_mul(self.learners)))
-    }
-
-    /// Whether threads prepare the samples of all its numbers of ranks.
-    pub fn is_prepared(&self) -> bool {
-        let counts = self.rank_counts().unwrap_or_default();
-        counts.into_iter().all(|devices| self.prepared_for(devices.saturating_mul(self.learners)).is_some())
-    }
-
-    /// Whether threads decode samples, which a device can transform.
-    pub fn decodes(&self) -> bool {
-        self.prepared().is_some_and(|stored| stored.form == SampleForm::Jpeg)
     }
 
     /// Whether the cluster is this machine as calibrated.

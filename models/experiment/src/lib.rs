@@ -20,6 +20,7 @@ mod noise;
 mod numbers;
 mod optimizer;
 mod page;
+mod prepared;
 mod published;
 mod range;
 pub mod read;

@@ -225,7 +225,8 @@ macro_rules! rows {
             trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),
         }
         "decode_threads" decode_threads: Option<u32> = None,
-        "Threads of each process that decode samples of packed JPEG files while ranks compute [default: one for each core]", {
+        "Threads of each process that prepare batches while ranks compute: by default of packed JPEG files, and of arrays and augmented \
+         samples where a core is left; if stated, of all data [default: one for each core]", {
             value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN | TRAIN, reads: ReadBy::Run,
         }
         "transform_at" transform_at: TransformAt = TransformAt::Host,

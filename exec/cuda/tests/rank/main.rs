@@ -5,6 +5,7 @@
 //! libraries run on the GPUs of this machine, in this process.
 
 mod agreement;
+mod batches;
 mod errors;
 mod memory;
 mod operations;
