@@ -36,9 +36,9 @@ use std::sync::Arc;
 use lockstep_models::{Augmentation, Model, SampleForm, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
+pub(crate) use batch::MadeTimes;
 pub use batch_memory::BatchMemory;
 use decoders::Decoders;
-pub(crate) use batch::MadeTimes;
 pub(crate) use feed::Feed;
 pub use finish::Finish;
 pub use lockstep_data::Picture;

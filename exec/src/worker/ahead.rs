@@ -131,7 +131,7 @@ impl Worker<'_> {
         let next: Vec<(Vec<u32>, u64)> = next.take(ahead).collect();
         let data = self.store.as_ref().map_or(self.setup.data, |store| store.data());
         let Some(replica) = &mut self.memory.replica else { return Ok(()) };
-        Ok(replica.expect(data, next.into_iter())?)
+        replica.expect(data, next.into_iter())
     }
 
     /// The micro-batch of a load after the next `number` ones, as a number within the global batch: the rank's own, or

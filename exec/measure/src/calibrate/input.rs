@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use lockstep_exec::available_memory;
 use lockstep_exec::data::Dataset;
-use lockstep_models::{SampleForm, StoredSamples, median};
 use lockstep_models::profile::{DecodeEntry, Profile, StorageEntry};
+use lockstep_models::{SampleForm, StoredSamples, median};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 use rustix::fs::{Advice, fadvise};
