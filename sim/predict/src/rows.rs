@@ -11,6 +11,7 @@ use crate::explain::{explain, largest_batch};
 use crate::predicted::{Predicted, failure, predict};
 use crate::scenario::{Block, blocks};
 use crate::setup::Setup;
+use crate::shipped;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
 use crate::tune::tune;
@@ -121,6 +122,13 @@ pub fn find(
     experiment.input.iter().for_each(|input| known.note(&input.account()));
     default_note(experiment, &configurations).iter().for_each(|note| known.note(note));
     experiment.account_of_names().iter().for_each(|note| known.note(note));
+    if site.profile.is_none() && experiment.anchor.is_none() {
+        configurations
+            .first()
+            .and_then(|first| shipped::note(&site.cluster, first))
+            .iter()
+            .for_each(|note| known.note(note));
+    }
     let factor = match &experiment.anchor {
         None => 1.0,
         Some(anchor) => {

@@ -15,6 +15,8 @@ use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time}
 use lockstep_experiment::{DeviceChoice, Experiment, THIS_MACHINE, TransportKind};
 use lockstep_report::log::timed;
 
+use crate::shipped::load_profile;
+
 /// The default path of this machine's profile, written by `lockstep calibrate`.
 pub const PROFILE_PATH: &str = "out/this-machine.json";
 
@@ -85,7 +87,7 @@ impl Site {
                 );
                 return Err(experiment.locate(InputError::flag("cluster", THIS_MACHINE, message)));
             }
-            let site = Site::of_profile(&Profile::load(&path)?, experiment)?;
+            let site = Site::of_profile(&load_profile(&path)?, experiment)?;
             return site.check_stated(experiment).map(|()| site);
         }
         let cluster = Cluster::load(&experiment.cluster).map_err(|error| {
@@ -97,7 +99,7 @@ impl Site {
             let site = Site { cluster, costs: Arc::new(Roofline), profile: None, basis };
             return site.check_stated(experiment).map(|()| site);
         };
-        let profile = Profile::load(path)?;
+        let profile = load_profile(path)?;
         let basis = basis_of(&profile, &cluster);
         let site = Site { cluster, costs: Arc::new(CostTable::new(&profile)?), profile: Some(profile), basis };
         site.check_stated(experiment).map(|()| site)
