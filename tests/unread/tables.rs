@@ -308,6 +308,16 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
     ("models layouts lenet --strategy megatron --mesh data=4,tensor=1", "--mesh", Some("data=2,tensor=2")),
     ("sim predict --model lenet --cluster ethernet-4 --format json", "--dp", Some("2")),
     ("exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --format json", "--dp", Some("2")),
+    (
+        "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --scaling linear:2 --format json",
+        "--warm-up",
+        Some("gradual:1"),
+    ),
+    (
+        "exec run --model @/small.toml --data synthetic:64 --batch-per-rank 4 --steps 2 --weight-decay 0.1 --format json",
+        "--decay-batch-norm",
+        None,
+    ),
     ("models show lenet --memory", "--batch", Some("4")),
     ("models layouts lenet --strategy zero-2 --ranks 4", "--accumulate", Some("2")),
 ];
