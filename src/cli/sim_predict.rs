@@ -249,9 +249,10 @@ fn print_report(
     let explained: String = rows.iter().map(text).collect();
     let report = Report::new(rows, notes);
     if let Some((path, timelines)) = html {
-        let of =
-            report.rows.first().map_or_else(String::new, |row| format!(": {} on {}", row.setting.model, row.cluster));
-        let title = format!("Predicted by lockstep{of}");
+        let mut clusters: Vec<&str> = report.rows.iter().map(|row| row.cluster.as_str()).collect();
+        clusters.dedup();
+        let model = report.rows.first().map_or("nothing", |row| row.setting.model.as_str());
+        let title = format!("Predicted by lockstep: {model} on {}", clusters.join(", "));
         let page = Page { title: &title, charts: &Chart::SCALING, timelines, ..Page::default() };
         save_page(path, &page, &report)?;
     }
