@@ -122,6 +122,8 @@ fn change(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputErr
     for key in entry.section("a configuration", &read::keys())?.entries() {
         read::set(experiment, &key)?;
     }
+    // Equal configurations are equal wherever they are written.
+    experiment.places.clear();
     Ok(())
 }
 
