@@ -173,7 +173,10 @@ fn print_report(
     let explained: String = rows.iter().map(text).collect();
     let report = Report::new(rows, notes);
     if let Some((path, timelines)) = html {
-        let page = Page { title: "Predicted by lockstep", charts: &Chart::SCALING, timelines, ..Page::default() };
+        let of =
+            report.rows.first().map_or_else(String::new, |row| format!(": {} on {}", row.setting.model, row.cluster));
+        let title = format!("Predicted by lockstep{of}");
+        let page = Page { title: &title, charts: &Chart::SCALING, timelines, ..Page::default() };
         save_page(path, &page, &report)?;
     }
     report.print(format)?;

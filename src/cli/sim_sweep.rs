@@ -198,7 +198,9 @@ fn answer(
         if let (Some(path), Some(all)) = (html, &answer.kept) {
             let mut all = all.clone();
             all.sort_by_key(|row| row.point);
-            let page = Page { title: "A sweep by lockstep", charts: &Chart::SCALING, ..Page::default() };
+            let models: Vec<&str> = sweep.models.iter().map(|model| model.name()).collect();
+            let title = format!("Sweep of {} on {}", models.join(", "), sweep.entries.join(", "));
+            let page = Page { title: &title, charts: &Chart::SCALING, ..Page::default() };
             save_page(path, &page, &Report::new(all, notes.clone()))?;
         }
         Report::new(rows, notes).print(format)

@@ -28,6 +28,8 @@ const isNumber = (at) => report.rows.some((row) => typeof row[at] === "number");
 const isEmpty = (at) => report.rows.every((row) => row[at] === null);
 const places = report.columns.map((_, at) => at);
 const common = places.filter((at) => report.settings.includes(report.columns[at].name) && !differs(at) && !isEmpty(at) && report.rows.length > 1);
+// The identity of a sweep is no heading.
+common.sort((a, b) => (report.columns[a].name === "sweep") - (report.columns[b].name === "sweep"));
 const listed = places.filter((at) => !common.includes(at) && !isEmpty(at));
 const factors = listed.filter((at) => report.factors.includes(report.columns[at].name) && differs(at));
 
