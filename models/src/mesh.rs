@@ -338,7 +338,10 @@ mod tests {
         assert_eq!(Mesh::of_nodes(&[2, 2]), Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]));
         let learners = Mesh::of_devices(&[2, 1, 3]).unwrap();
         let (first, others) = learners.first_along(Axis::Learner);
-        assert_eq!((learners.to_string().as_str(), learners.coordinate(Axis::Learner, 5)), ("device=3,learner=2+1+3", 2));
+        assert_eq!(
+            (learners.to_string().as_str(), learners.coordinate(Axis::Learner, 5)),
+            ("device=3,learner=2+1+3", 2)
+        );
         assert_eq!([first, others.unwrap()].map(|members| members.iter().collect::<Vec<_>>()), [[0, 2, 3], [1, 4, 5]]);
     }
 

@@ -68,19 +68,19 @@ mod tests {
 
     #[test]
     fn a_shipped_profile_is_named_where_it_has_all_figures() {
-        let note = |cluster: &str, text: &str| {
+        let said = |cluster: &str, text: &str| {
             let text = format!("name = \"e\"\nmodel = \"resnet-50\"\n{text}\n");
             let experiment = Experiment::parse("e.toml", &text).unwrap();
-            super::note(&Cluster::load(cluster).unwrap(), &experiment.configurations().unwrap()[0])
+            note(&Cluster::load(cluster).unwrap(), &experiment.configurations().unwrap()[0])
         };
-        let fitting = note("dgx-h100", "batch_per_rank = 64\nprecision = \"bf16\"").unwrap();
+        let fitting = said("dgx-h100", "batch_per_rank = 64\nprecision = \"bf16\"").unwrap();
         assert!(fitting.contains("--profile h100-resnet-50-bf16"), "{fitting}");
         for (cluster, text) in [
             ("dgx-h100", "batch_per_rank = 64"),
             ("dgx-h100", "batch_per_rank = 48\nprecision = \"bf16\""),
             ("dgx-a100", "batch_per_rank = 64\nprecision = \"bf16\""),
         ] {
-            assert_eq!(note(cluster, text), None, "{cluster}, {text}");
+            assert_eq!(said(cluster, text), None, "{cluster}, {text}");
         }
         assert!(SHIPPED.iter().all(|(name, _)| load_profile(Path::new(name)).is_ok()));
         let missing = load_profile(Path::new("h100")).unwrap_err().to_string();

@@ -97,7 +97,8 @@ impl Lanes for Hierarchical {
         let node = starts.partition_point(|start| *start <= member) - 1;
         let (before, behind) = (member - starts[node], starts[node + 1] - 1 - member);
         let across = if before == 0 { self.across.lane(node as u32, index, split) } else { Lane::idle() };
-        let inside = InNode { member, before, behind, star: self.star, returns: self.returns, extent: split.extent(index) };
+        let inside =
+            InNode { member, before, behind, star: self.star, returns: self.returns, extent: split.extent(index) };
         let (ups, rounds, downs, starts) = (inside.ups(), across.len(), inside.downs(), Arc::clone(starts));
         let step = move |k: u32| {
             if k < ups {

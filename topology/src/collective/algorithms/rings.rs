@@ -84,7 +84,7 @@ fn cycle(channel: u32, local: u32, size: u32, back: bool) -> u32 {
         return local;
     }
     let (path, others) = (channel / 2, size - 1);
-    let turned = |at: u32| if channel % 2 == 0 { at } else { (size - at) % size };
+    let turned = |at: u32| if channel.is_multiple_of(2) { at } else { (size - at) % size };
     if back {
         let at = turned(local);
         if at == 0 { others } else { zigzag::member(path, at - 1, others) }

@@ -16,7 +16,13 @@ fn unsuitable_algorithms_are_refused_with_the_cure() {
     for (collective, algorithm, group, chunk, cure) in [
         (&sum, "ring", &Group::flat(0), 0, "1 to 2^30 members"),
         (&sum, "pairwise", &Group::flat(4), 0, "does not serve allreduce: use ring, halving-doubling"),
-        (&broadcast, "ring", &Group::flat(4), 0, "use binomial-tree, tree:4, pipelined-chain, library:nccl or library:rccl"),
+        (
+            &broadcast,
+            "ring",
+            &Group::flat(4),
+            0,
+            "use binomial-tree, tree:4, pipelined-chain, library:nccl or library:rccl",
+        ),
         (
             &Collective::AllGather,
             "halving-doubling",
