@@ -11,7 +11,6 @@ use crate::error::SimError;
 use crate::fluid::{Fluid, System};
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
-use crate::nccl;
 use crate::network::Waits;
 use crate::orbits::Orbits;
 use crate::plan::{FP32_BYTES, Plan};
@@ -146,7 +145,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     let busbw = algbw * run.collective.bus_factor(contributors);
     let (traffic, utilisation) = (outcome.traffic, outcome.utilisation);
     let by = outcome.derivatives.and_then(|ends| ends.first().copied());
-    let notes = outcome.rings_for_nccl.then(|| nccl::AS_A_RING.to_owned()).into_iter().collect();
+    let notes = outcome.of_libraries;
     Ok((CollectiveTime { time, algbw, busbw, traffic, utilisation, folding, notes }, by))
 }
 

@@ -30,7 +30,7 @@ mod whole;
 use std::collections::BTreeMap;
 
 use lockstep_models::{Claim, Driver, Span, Totals};
-use lockstep_topology::{InputError, Time};
+use lockstep_topology::{InputError, Library, Time, library_of_gpus};
 
 use crate::deadlock::Waiting;
 use crate::error::SimError;
@@ -38,6 +38,7 @@ use crate::event::Events;
 use crate::fluid::{ClassId, Finished, Fluid};
 use crate::fold;
 use crate::machine::{Resources, Utilisation};
+use crate::nccl;
 use crate::network::{Bursts, Connections, Waits};
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -170,8 +171,8 @@ pub(crate) struct Outcome {
     pub(crate) bursts: Waits,
     /// Derivatives of the ends of iterations, if they were computed.
     pub(crate) derivatives: Option<Vec<Dual>>,
-    /// Whether exchanges by NCCL were simulated as a ring, since no model or profile has their time.
-    pub(crate) rings_for_nccl: bool,
+    /// Notes on libraries that were simulated by lanes of other devices.
+    pub(crate) of_libraries: Vec<String>,
 }
 
 impl<'a, F: Fluid> Engine<'a, F> {
@@ -291,6 +292,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             return Err(SimError::Deadlock(waiting));
         }
         let derivatives = self.resources.fluid.ends();
+        let of_libraries = self.of_libraries();
         let Record { mut spans, totals, end, .. } = self.record;
         spans.sort_by_key(|span| span.rank);
         let sent = |peer: &Peer| (peer.rank, Sent { messages: peer.messages, bytes: peer.bytes });
@@ -298,9 +300,20 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic, max_written);
         let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
         let bursts = self.connections.bursts.waits(end);
-        let rings_for_nccl =
-            self.wholes.unknown().any(|number| self.plan.group_exchanges[number].algorithm.nccl().is_some());
-        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, bursts, derivatives, rings_for_nccl })
+        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, bursts, derivatives, of_libraries })
+    }
+
+    /// Notes on libraries whose total time is not known, where their lanes are those of other devices.
+    fn of_libraries(&self) -> Vec<String> {
+        let algorithms = || self.wholes.unknown().map(|number| &self.plan.group_exchanges[number].algorithm);
+        let at_home =
+            || library_of_gpus(self.platform.cluster).is_some_and(|own| own.library() == Some(Library::Predicted));
+        let rccl = algorithms().any(|algorithm| algorithm.library() == Some(Library::Predicted)) && !at_home();
+        let nccl = algorithms().any(|algorithm| algorithm.nccl().is_some());
+        [(nccl, nccl::AS_A_RING), (rccl, nccl::NOT_OF_AMD)]
+            .into_iter()
+            .filter_map(|(holds, note)| holds.then(|| note.to_owned()))
+            .collect()
     }
 
     /// The run follows one that ended with these waits until buckets of links are full.

@@ -16,6 +16,10 @@ pub(crate) const AS_A_RING: &str = "library:nccl: there is no model of NCCL for 
      V100 or later, with NVLink in a node), so it is predicted as one ring; an algorithm, a protocol or channels that it names \
      have no effect";
 
+/// The note where exchanges by RCCL are simulated between other devices than AMD's GPUs.
+pub(crate) const NOT_OF_AMD: &str = "library:rccl runs between AMD's GPUs, which this cluster lacks: it is predicted as rings over all links \
+     of a node, as if it did";
+
 /// NCCL's choice and time for a collective of `bytes` bytes among `ranks`, in the order of the members; `None` where
 /// its figures for their devices are not known.
 ///

@@ -13,7 +13,6 @@ use crate::fluid::{Fluid, System};
 use crate::fold::renumber::{self, Numbers};
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
-use crate::nccl;
 use crate::orbits::Orbits;
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -169,9 +168,7 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     let utilisation = per_step(outcome.utilisation, outcome.end, &timeline);
     let mut notes = platform.costs.notes(program);
     notes.extend(driver.note().map(str::to_owned));
-    if outcome.rings_for_nccl {
-        notes.push(nccl::AS_A_RING.to_owned());
-    }
+    notes.extend(outcome.of_libraries);
     if folding != Folding::Off {
         notes.push(folding.to_string());
     }

@@ -244,3 +244,15 @@ fn kernels_are_slower_beside_a_library() {
         assert_close(full - alone, beside * f64::from(channels) / 132.0, "the kernels' delay");
     }
 }
+
+/// RCCL's lanes between NVIDIA's GPUs are said to be another library's; between AMD's they are its own.
+#[test]
+fn rccl_elsewhere_is_noted() {
+    let notes = |cluster: &str| {
+        let world = World::new(Cluster::load(cluster).expect("a preset"), 8, &HostingRule::PerRank);
+        let program = program(&Job { algorithm: "library:rccl".parse().expect("known"), ..mlp(8) });
+        world.predict(&program, &Flat::default(), &SimOptions::default()).expect("runs").notes
+    };
+    assert!(notes("dgx-h100").iter().any(|note| note.contains("AMD's GPUs, which this cluster lacks")));
+    assert!(!notes("mi300x-8").iter().any(|note| note.contains("library:rccl")));
+}
