@@ -310,10 +310,8 @@ impl<'a, F: Fluid> Engine<'a, F> {
             || library_of_gpus(self.platform.cluster).is_some_and(|own| own.library() == Some(Library::Predicted));
         let rccl = algorithms().any(|algorithm| algorithm.library() == Some(Library::Predicted)) && !at_home();
         let nccl = algorithms().any(|algorithm| algorithm.nccl().is_some());
-        [(nccl, nccl::AS_A_RING), (rccl, nccl::NOT_OF_AMD)]
-            .into_iter()
-            .filter_map(|(holds, note)| holds.then(|| note.to_owned()))
-            .collect()
+        let notes = [(nccl, nccl::AS_A_RING), (rccl, nccl::NOT_OF_AMD)];
+        notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note.to_owned()).collect()
     }
 
     /// The run follows one that ended with these waits until buckets of links are full.
