@@ -74,6 +74,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("sim predict --model lenet --ep 2", &["not supported yet"]),
     ("sim predict --model lenet --seq-length 4096", &["not supported yet"]),
     ("sim predict --model lenet --cluster dgx-a100 --ranks 6 --tp 4", &["--ranks: 6:", "multiple of the 4"]),
+    ("sim predict --model alexnet:ungrouped --cluster dgx-a100 --ranks 4,8 --tp 2", &["--ranks: 4,8:", "give one"]),
     ("sim predict --model lenet --epochs 3", &["exec run"]),
     ("sim predict --model lenet --lr 0.1", &["--learning-rate", "exec run"]),
     ("exec run --model mlp --transport nccl", &["threads or mpi", "library:nccl"]),

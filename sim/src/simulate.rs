@@ -303,7 +303,7 @@ fn alike(one: &DeviceKind, other: &DeviceKind) -> bool {
 }
 
 /// The cost of a task for `rank` on its device; `None` where it is no job of a device.
-fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, rank: u32) -> Option<Cost> {
+pub(crate) fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, rank: u32) -> Option<Cost> {
     let costs = platform.costs;
     let cost = match op {
         // Another rank does it for this one.

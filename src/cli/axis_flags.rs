@@ -64,6 +64,11 @@ impl AxisSizes {
         let data = match (data, experiment.states("ranks"), experiment.ranks.as_slice()) {
             (Some(data), ..) => data,
             (None, true, &[ranks]) if ranks.is_multiple_of(others) => ranks / others,
+            (None, true, ranks @ [_, _, ..]) => {
+                let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+                let message = "are several, and --tp, --pp and --dp make one mesh of one number of ranks: give one";
+                return Err(InputError::flag("ranks", ranks.join(","), message));
+            }
             (None, true, ranks) => {
                 let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
                 let message =

@@ -57,6 +57,12 @@ const ALL: &[ReadBeside] = &[
         cure: "is of lockstep's own algorithms, and a library divides buffers itself: use e.g. ring, or leave it out",
     },
     ReadBeside {
+        key: "seconds_per_run",
+        value: |e| e.seconds_per_run.unwrap_or_default().to_string(),
+        unread: |e| e.length.steps().is_none(),
+        cure: "shortens runs of a number of steps, and the length is in epochs: give steps instead, or leave it out",
+    },
+    ReadBeside {
         key: "nesterov",
         value: |_| "true".to_owned(),
         unread: |e| e.optimizer.nesterov && e.optimizer.momentum == 0.0,

@@ -89,7 +89,8 @@ pub struct PredictedRow {
     pub error_bar_pct: Option<f64>,
     /// Samples per second over all ranks, each step's share of a shuffle counted.
     pub images_per_s: f64,
-    /// Mean error of such predictions where they were measured, in percent of `images_per_s`; tables show it behind that.
+    /// Typical error of such predictions, in percent of `images_per_s`: the mean where they were measured, else assumed;
+    /// tables show it behind that.
     pub typical_error_pct: Option<f64>,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch; see
     /// [`scaling_efficiencies`].

@@ -60,8 +60,8 @@ pub fn error_notes(rows: &[PredictedRow]) -> Vec<String> {
     let (Some(least), Some(most)) = (errors().reduce(f64::min), errors().reduce(f64::max)) else { return Vec::new() };
     let span = if most - least < 0.5 { format!("{most:.0}") } else { format!("{least:.0} to {most:.0}") };
     let mut notes = vec![format!(
-        "± {span} % is the mean error of such predictions where they were measured: of kernels by data sheets or a calibration, and \
-         of exchanges (docs/simulator.md)"
+        "± {span} % is the typical error of such predictions: of kernels by data sheets or a calibration, and of exchanges, where \
+         others were measured, else assumed (docs/simulator.md)"
     )];
     let clusters = rows.iter().fold(Vec::<&str>::new(), |mut names, row| {
         if !names.contains(&row.cluster.as_str()) {
@@ -87,7 +87,7 @@ fn undecided(rows: &[PredictedRow], first: &str, second: &str) -> Option<String>
     (apart < errors).then(|| {
         format!(
             "rows {} and {} differ by {apart:.0} %, less than their errors together ({errors:.0} %): which of {first} and {second} \
-             is faster is not known",
+             is faster is not known, unless they are off alike, as one kind of GPU is",
             at + 1,
             other + 1
         )

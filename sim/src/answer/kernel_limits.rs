@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Op, Program};
+use lockstep_models::{Op, Program, Task};
 use lockstep_topology::Rank;
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, Figure};
 
 use crate::platform::Platform;
+use crate::simulate::cost;
 
 /// The relative change of a figure, small beside the differences of layers.
 const CHANGE: f64 = 1e-3;
@@ -39,20 +40,12 @@ impl KernelLimits {
 /// The time of all kernels of a step of `rank` on `device`, one after the other.
 fn seconds(program: &Program, platform: &Platform<'_>, device: &Device, rank: u32) -> f64 {
     let role = &program.roles[program.role_of(rank)];
-    let costs = platform.costs;
-    let each = |(id, task): (usize, &lockstep_models::Task)| {
-        let seconds = match &task.op {
-            Op::Compute { chain, phase, samples: samples @ 1.., .. } => {
-                costs.compute(device, program, *chain, *phase, *samples).seconds
-            }
-            Op::Elementwise(of) => {
-                let part = program.own_part(&of.range, of.shared, 0);
-                costs.moved(device, of.formula.accesses() * (part.end - part.start)).seconds
-            }
-            Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()).seconds,
-            _ => 0.0,
-        };
-        seconds * f64::from(role.runs_of(id))
+    let each = |(id, task): (usize, &Task)| match task.op {
+        Op::Compute { .. } | Op::Elementwise(_) | Op::Copy(_) => {
+            let cost = cost(&task.op, program, platform, device, rank);
+            cost.map_or(0.0, |cost| cost.seconds) * f64::from(role.runs_of(id))
+        }
+        _ => 0.0,
     };
     role.tasks.iter().enumerate().map(each).sum()
 }

@@ -78,7 +78,7 @@ impl<F: Fluid> Engine<'_, F> {
         let on_gpus = self.ranks.iter().any(|rank| rank.apart);
         // Messages of another ring take the same paths, and queue behind them; those of other exchanges would share links.
         let alike = |other: &GroupExchange| other.members == plan.members && other.schedule.pipeline().is_some();
-        let rings_alike = self.plan.group_exchanges.iter().all(alike);
+        let mut rings_alike = None;
         let (mut edges, mut paths, mut classes, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for rank in 0..ranks {
             let (from, to) = hop(rank, ranks, members);
@@ -90,7 +90,10 @@ impl<F: Fluid> Engine<'_, F> {
             // A message that flows before its receiver has started, or after its sender has ended, takes memory
             // bandwidth from their kernels.
             let early = edge.how == How::Eager || plan.schedule.buffered_sends();
-            if early && (computes && on_gpus || !rings_alike) {
+            if early
+                && (computes && on_gpus
+                    || !*rings_alike.get_or_insert_with(|| self.plan.group_exchanges.iter().all(alike)))
+            {
                 return Ok(None);
             }
             let path = (path, self.paths.at(path));

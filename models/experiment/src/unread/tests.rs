@@ -17,6 +17,7 @@ fn settings_that_nothing_reads_are_refused() {
         ("schedule", "schedule = \"gpipe\"", "mesh = \"pipeline=2\""),
         ("cut", "cut = \"layers\"", "mesh = \"pipeline=2\""),
         ("ranks_per_node", "ranks_per_node = 4", "ranks = 4"),
+        ("seconds_per_run", "seconds_per_run = 0.5\nepochs = 2", ""),
         ("nesterov", "optimizer.nesterov = true\noptimizer.momentum = 0", ""),
         ("momentum_form", "optimizer.momentum_form = \"absorbed\"\noptimizer.momentum = 0", ""),
         ("decay_batch_norm", "optimizer.decay_batch_norm = true", "optimizer.weight_decay = 0.1"),
@@ -28,11 +29,15 @@ fn settings_that_nothing_reads_are_refused() {
         let text = format!("name = \"a\"\nmodel = \"mlp\"\n{stated}\n");
         let error = Experiment::parse("e.toml", &text).unwrap().configurations().unwrap_err();
         assert!(error.to_string().starts_with("e.toml:3: "), "{error}");
-        let text = if beside.is_empty() { text.replace("momentum = 0", "momentum = 0.5") } else { text };
+        let text = if beside.is_empty() {
+            text.replace("momentum = 0", "momentum = 0.5").replace("epochs", "steps")
+        } else {
+            text
+        };
         let read = Experiment::parse("e.toml", &format!("{text}{beside}\n")).unwrap();
         assert_eq!(read.check_read(), Ok(()), "{key}");
     }
-    assert_eq!(ALL.len(), 11);
+    assert_eq!(ALL.len(), 12);
 }
 
 /// What a file states for all arms is taken if one arm reads it, and refused if none does; what an arm states, if it reads
