@@ -331,7 +331,10 @@ impl Launch {
         options: &RunOptions<'_>,
     ) -> Result<Option<Run>, ExecError> {
         match self {
-            Launch::Threads => lockstep_exec::run(program, data, options).map(Some),
+            Launch::Threads => {
+                debug_assert!(hosts.is_none_or(|hosts| hosts.iter().all(|host| *host == 0)), "there is one process");
+                lockstep_exec::run(program, data, options).map(Some)
+            }
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => {
                 let (ranks, servers) = (program.ranks(), program.ranks() - program.workers());
