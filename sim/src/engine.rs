@@ -6,6 +6,7 @@
 //! a NIC first.
 
 mod background;
+mod decoders;
 mod exchange;
 mod flight;
 mod inbox;
@@ -44,6 +45,7 @@ use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::trace::{Dual, Slot, Took};
 use crate::traffic::{Sent, Traffic};
+use decoders::Decoders;
 use flight::{Flight, OpenExchanges};
 use input::UPLOAD;
 use line::Lines;
@@ -67,6 +69,8 @@ pub(crate) use whole::seconds_of;
 pub(crate) struct Job {
     pub(crate) class: ClassId,
     pub(crate) seconds: f64,
+    /// Threads that each do an equal part of it: above 1 only for decoding by threads on ranks' cores.
+    pub(crate) threads: u32,
 }
 
 /// Compute tasks of one role on one device, by task.
@@ -150,6 +154,8 @@ pub(crate) struct Engine<'a, F> {
     stopped: u32,
     /// What learners prepare for each other.
     ring: Option<Box<Ring>>,
+    /// Threads that decode on ranks' cores.
+    decoders: Option<Box<Decoders>>,
     pub(crate) record: Record,
     /// Iterations so far.
     periods: Periods,
@@ -187,6 +193,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let platform = resources.platform;
         let mut ranks = rank::all(plan, platform, jobs);
         let ring = Ring::new(plan, &driver).map(Box::new);
+        let decoders = Decoders::new(platform, ranks.len() as u32).map(Box::new);
         ranks.iter_mut().for_each(|rank| rank.shares = ring.is_some());
         Engine {
             plan,
@@ -216,6 +223,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             forward: 0,
             stopped: 0,
             ring,
+            decoders,
             record: Record::default(),
             long_way: false,
         }

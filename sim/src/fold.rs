@@ -19,7 +19,8 @@ mod tests;
 use std::fmt;
 
 use lockstep_models::{Axis, Exchange, Op, Program, Role, Span, Task};
-use lockstep_topology::{Fold, Permutations, Schedule};
+use lockstep_topology::cluster::DeviceKind;
+use lockstep_topology::{Fold, Permutations, Rank, Schedule};
 
 use crate::error::SimError;
 use crate::orbits::{Orbits, UNFOLDABLE};
@@ -105,6 +106,9 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     if program.claims() {
         return (Orbits::all(), Folding::Refused("batches go to learners first come, first served".into()));
     }
+    if decode_in_turn(program, platform) {
+        return (Orbits::all(), Folding::Refused("threads decode one batch of a process after another".into()));
+    }
     let Some((axis, block)) = program.mesh.outermost() else {
         return (Orbits::all(), Folding::Refused("nodes have unequal numbers of ranks".into()));
     };
@@ -129,6 +133,17 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
         role.ranks.iter().take(count).filter(leads).map(move |rank| met(exchange, rank))
     });
     fold(all.collect(), padding(program), (ranks, block), platform)
+}
+
+/// Whether threads decode for several ranks of a process on these ranks' cores: one rank's batch is ready before another's.
+fn decode_in_turn(program: &Program, platform: &Platform<'_>) -> bool {
+    let (cluster, hosting) = (platform.cluster, platform.hosting);
+    let on_cpu = |rank: &Rank| {
+        let device = &cluster.devices()[platform.placement.device(*rank).0 as usize];
+        matches!(device.kind, DeviceKind::Cpu(_))
+    };
+    let shares = |process| hosting.ranks(process).iter().filter(|rank| on_cpu(rank)).take(2).count() == 2;
+    program.has_input() && platform.conditions.input.is_some() && (0..hosting.processes()).any(shares)
 }
 
 /// Whether ranks with other coordinates on `axis` copy more elements than others: they may copy other rows, but not

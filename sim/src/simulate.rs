@@ -281,7 +281,11 @@ pub(crate) fn jobs<F: Fluid>(
                     list.push(Some(job));
                     continue;
                 }
-                list.push(Some(Job { class: resources.task(device, cost, threads)?, seconds: cost.seconds }));
+                list.push(Some(Job {
+                    class: resources.task(device, cost, threads)?,
+                    seconds: cost.seconds,
+                    threads: 1,
+                }));
             }
             found.lists.push(list);
             found.upload_latencies.push(latency);

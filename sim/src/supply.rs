@@ -100,18 +100,18 @@ impl<'a> Supply<'a> {
         let found = match op {
             Op::Read { samples } => {
                 let class = resources.reading(device, self.input)?;
-                (Job { class, seconds: self.input.stored_s(*samples) }, Time::ZERO)
+                (Job { class, seconds: self.input.stored_s(*samples), threads: 1 }, Time::ZERO)
             }
             Op::Decode { samples } => {
                 let (seconds, working) = self.input.threads_s(*samples, !self.on_device);
                 let class = resources.decoding(device, self.input, *samples, working)?;
-                (Job { class, seconds }, Time::ZERO)
+                (Job { class, seconds, threads: self.input.threads_on(*samples) }, Time::ZERO)
             }
             Op::Upload { samples } => {
                 let copied = self.input.copied_by == CopiedBy::Upload;
                 let bytes = if copied { u64::from(*samples) * sample_elements * 4 } else { 0 };
                 let Upload { class, seconds, latency } = resources.upload(device, bytes)?;
-                (Job { class, seconds }, latency)
+                (Job { class, seconds, threads: 1 }, latency)
             }
             _ => return Ok(None),
         };

@@ -101,6 +101,8 @@ pub enum TraceWork {
         list: u32,
         /// The task.
         task: u32,
+        /// Equal parts of it, of which this is one.
+        parts: u32,
     },
     /// Receiving a message.
     Receive {

@@ -115,7 +115,9 @@ impl<'a> Tracked<'a> {
     fn work_by(&mut self, class: ClassId) -> Dual {
         match self.about.take() {
             None => Dual::ZERO,
-            Some(TraceWork::Job { list, task }) => self.job(list as usize, task as usize, class),
+            Some(TraceWork::Job { list, task, parts }) => {
+                self.job(list as usize, task as usize, class).times(1.0 / f64::from(parts))
+            }
             Some(TraceWork::Receive { path, bytes, sums }) => {
                 let path = &self.paths[path as usize];
                 self.speeds.takes(class.0, &path.receive);

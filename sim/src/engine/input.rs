@@ -9,7 +9,7 @@ use lockstep_topology::{InputError, Time};
 use super::{Engine, Event, Job};
 use crate::fluid::Fluid;
 use crate::plan::Cursor;
-use crate::trace::{Slot, Took};
+use crate::trace::{Slot, Took, TraceWork};
 
 /// One of a rank's streams of input.
 #[derive(Debug, Clone, Default)]
@@ -28,10 +28,17 @@ impl InputStream {
     pub(super) fn is_idle(&self) -> bool {
         self.busy.is_none()
     }
+
+    /// Its task begins now.
+    pub(super) fn begin(&mut self, now: Time) {
+        (self.busy, self.at_once) = (Some(now), false);
+    }
 }
 
 /// The streams, in the order in which a batch passes them.
 pub(super) const STREAMS: usize = Stream::INPUT.len();
+/// The second of them.
+pub(super) const DECODE: usize = 1;
 /// The last of them.
 pub(super) const UPLOAD: usize = STREAMS - 1;
 
@@ -50,9 +57,13 @@ impl<F: Fluid> Engine<'_, F> {
             if busy.is_some() || waits || cursor.iteration >= self.driver.steps() {
                 continue;
             }
-            let latency = if stream == UPLOAD { self.upload_latencies.get(state.jobs as usize) } else { None };
+            let jobs = state.jobs;
+            if stream == DECODE && self.asks_decoders(rank)? {
+                continue;
+            }
+            let latency = if stream == UPLOAD { self.upload_latencies.get(jobs as usize) } else { None };
             let latency = latency.copied().unwrap_or(Time::ZERO);
-            let before = stream.checked_sub(1).and_then(|before| state.input[before].ended);
+            let before = stream.checked_sub(1).and_then(|before| self.ranks[rank as usize].input[before].ended);
             let at_once = before == Some(self.now) && ended < before;
             let begun = &mut self.ranks[rank as usize].input[stream];
             (begun.busy, begun.at_once) = (Some(self.now), at_once);
@@ -70,12 +81,17 @@ impl<F: Fluid> Engine<'_, F> {
         let state = &self.ranks[rank as usize];
         let stream = &self.plan.roles[state.role as usize].input[number];
         let Some(task) = state.input[number].cursor.task(stream) else { return Ok(()) };
-        let Some((Job { class, seconds }, work)) = self.job(state.jobs, task) else { return Ok(()) };
+        let Some((Job { class, seconds, .. }, work)) = self.job(state.jobs, task) else { return Ok(()) };
         let token = (self.units.len() + STREAMS * rank as usize + number) as u32;
         if seconds > 0.0 {
             self.resources.done.take(class, seconds);
-            self.resources.fluid.about(work);
-            self.resources.fluid.start(class, seconds, u64::from(token))?;
+            let parts = self.decoders.as_ref().filter(|_| number == DECODE).map_or(1, |all| all.threads_on(rank));
+            let work =
+                if let TraceWork::Job { list, task, .. } = work { TraceWork::Job { list, task, parts } } else { work };
+            for _ in 0..parts {
+                self.resources.fluid.about(work);
+                self.resources.fluid.start(class, seconds / f64::from(parts), u64::from(token))?;
+            }
         } else {
             self.keep(Slot::Done(token), Slot::Now, Took::Nothing);
             self.events.push(self.now, Event::Done(token));
@@ -86,6 +102,9 @@ impl<F: Fluid> Engine<'_, F> {
     /// The input task with `number`, counted after the units, is done.
     pub(super) fn input_done(&mut self, number: usize) -> Result<(), InputError> {
         let (rank, number) = ((number / STREAMS) as u32, number % STREAMS);
+        if number == DECODE && self.decoders.as_mut().is_some_and(|all| all.is_still_busy_for(rank)) {
+            return Ok(());
+        }
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
         let stream = &mut self.ranks[rank as usize].input[number];
@@ -95,6 +114,9 @@ impl<F: Fluid> Engine<'_, F> {
         stream.ended = Some(self.now);
         stream.cursor.step(&role.input[number]);
         self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
+        if number == DECODE {
+            self.start_decoding(rank)?;
+        }
         self.start_ready(rank)
     }
 

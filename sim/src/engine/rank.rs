@@ -345,7 +345,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     pub(super) fn job(&self, list: u32, task: u32) -> Option<(Job, TraceWork)> {
-        self.job_lists[list as usize][task as usize].map(|job| (job, TraceWork::Job { list, task }))
+        self.job_lists[list as usize][task as usize].map(|job| (job, TraceWork::Job { list, task, parts: 1 }))
     }
 
     /// The work of the next task that synchronises.

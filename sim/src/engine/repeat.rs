@@ -77,7 +77,7 @@ impl<F: Fluid> Engine<'_, F> {
             for span in &mut once {
                 span.rank = *mate;
                 state.done[span.task as usize] += u64::from(times);
-                if let Some(Job { class, seconds }) = self.job_lists[state.jobs as usize][span.task as usize] {
+                if let Some(Job { class, seconds, .. }) = self.job_lists[state.jobs as usize][span.task as usize] {
                     self.resources.done.take_in(cursor.iteration, class, seconds * f64::from(times));
                 }
             }
@@ -97,7 +97,7 @@ impl<F: Fluid> Engine<'_, F> {
         let mut at = self.now;
         let mut spans = Vec::with_capacity(slots.len());
         for slot in slots {
-            let Some(Job { class, seconds }) = jobs[slot.task as usize] else { continue };
+            let Some(Job { class, seconds, .. }) = jobs[slot.task as usize] else { continue };
             let (start, end) = (at, at + self.resources.fluid.span_of(class, seconds, crowd));
             spans.push(Span { rank, task: slot.task, iteration, repetition, ready: start, start, end });
             at = end;

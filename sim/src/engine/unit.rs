@@ -95,7 +95,7 @@ impl<F: Fluid> Engine<'_, F> {
             let Arrival { flight, lane, .. } = *first;
             state.arrivals.pop();
             let (class, seconds, work) = self.receive_work(flight, lane);
-            return self.work(unit, Busy::Receive { flight, lane }, Job { class, seconds }, work);
+            return self.work(unit, Busy::Receive { flight, lane }, Job { class, seconds, threads: 1 }, work);
         }
         if synchronises.is_some()
             && let Some((job, work)) = self.next_synchronisation(rank)
@@ -142,7 +142,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     fn work(&mut self, unit: u32, busy: Busy, job: Job, work: TraceWork) -> Result<(), InputError> {
-        let Job { class, seconds } = job;
+        let Job { class, seconds, .. } = job;
         let state = &mut self.units[unit as usize];
         state.busy = Some(busy);
         state.wakes = None;

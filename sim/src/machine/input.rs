@@ -76,7 +76,9 @@ impl<F: Fluid> Resources<'_, F> {
             uses.push(Use { resource: of_cpu.cores, per_speed: working });
             uses.push(Use { resource: of_cpu.memory, per_speed: memory });
         }
-        self.class(f64::from(input.threads_on(samples)), &uses)
+        // Threads on ranks' cores are activities of their own.
+        let cap = if matches!(device.kind, DeviceKind::Cpu(_)) { 1 } else { input.threads_on(samples) };
+        self.class(f64::from(cap), &uses)
     }
 
     /// The copy of `bytes` from the host's CPU to `device`, which shares its links with messages as they do with each

@@ -2,7 +2,7 @@
 //! and of all stages over the batches in flight.
 
 use lockstep_models::{Op, TransformAt};
-use lockstep_topology::{Bandwidth, Bytes};
+use lockstep_topology::{Bandwidth, Bytes, Cluster};
 use proptest::prelude::*;
 
 use super::world::tree;
@@ -253,5 +253,63 @@ fn a_cpu_transforms_its_own_batch() {
     ] {
         let found = step(decode, transform_at);
         assert!((found - expected).abs() < 0.02, "{found} ms, not {expected} ({decode}, {transform_at})");
+    }
+}
+
+/// The begin and end in ms of the first `count` decodes of each rank of a CPU of `cores` cores, whose forward and
+/// backward passes take `step` ms together.
+fn decodes(cores: u32, ranks: u32, step: f64, input: Input, count: usize) -> Vec<Vec<(f64, f64)>> {
+    let program = program(&Job { ahead: Some(2), ..mlp(ranks) });
+    let world = World::host(cores, ranks);
+    let computing = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Compute { .. }));
+    let each = step * 1e-3 / computing.count() as f64;
+    let costs = Flat { forward: each, backward: each, update: 0.0, ..Flat::default() };
+    let conditions = Conditions { input: Some(input), ..Conditions::default() };
+    let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+    let options = SimOptions { warm_up: 0, counted: 4, ..SimOptions::SHORT };
+    let prediction = simulate(&program, &platform, options.driver(), &options).expect("a prediction");
+    let of = |rank: u32| {
+        let own = prediction.timeline.spans.iter().filter(|span| span.rank == rank);
+        let tasks = &program.roles[program.role_of(rank)].tasks;
+        let decodes = own.filter(|span| matches!(tasks[span.task as usize].op, Op::Decode { .. }));
+        decodes.map(|span| (1e3 * span.start.as_secs_f64(), 1e3 * span.end.as_secs_f64())).take(count).collect()
+    };
+    (0..ranks).map(of).collect()
+}
+
+fn are(found: &[(f64, f64)], expected: &[(f64, f64)]) {
+    let close = |one: f64, other: f64| (one - other).abs() < 1e-2;
+    let all = found.iter().zip(expected).all(|(one, other)| close(one.0, other.0) && close(one.1, other.1));
+    assert!(found.len() == expected.len() && all, "{found:?}, not {expected:?}");
+}
+
+/// One thread decodes for two ranks, 8 ms a batch: the second rank's is ready 8 ms after the first one's, where shares
+/// of a thread would make both wait for 16.
+#[test]
+fn threads_beside_ranks_decode_the_oldest_batch_first() {
+    let found = decodes(4, 2, 1.0, files(1.0, 1, 1e12), 2);
+    are(&found[0], &[(0.0, 8.0), (16.0, 24.0)]);
+    are(&found[1], &[(8.0, 16.0), (24.0, 32.0)]);
+}
+
+/// Three threads decode 24 ms of work on two cores: in 12 ms alone, and in 16 beside a rank that computes, of four
+/// threads that each get half a core.
+#[test]
+fn each_decoding_thread_competes_as_a_rank_does() {
+    let found = decodes(2, 1, 1e3, files(3.0, 3, 1e12), 3);
+    are(&found[0], &[(0.0, 12.0), (12.0, 28.0), (28.0, 44.0)]);
+}
+
+/// Ranks of a process that get their batches in turn are not equal, and all of them are simulated.
+#[test]
+fn ranks_that_share_decoding_threads_of_a_cpu_do_not_fold() {
+    for (hosting, in_turn) in [(HostingRule::PerHost, true), (HostingRule::PerRank, false)] {
+        let program = program(&Job { ahead: Some(2), ..mlp(4) });
+        let world = World::new(Cluster::load("ethernet-4").expect("a preset"), 4, &hosting);
+        let costs = Flat::default();
+        let conditions = Conditions { input: Some(files(1.0, 4, 1e9)), ..Conditions::default() };
+        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+        let folding = simulate(&program, &platform, LONG.driver(), &LONG).expect("a prediction").folding.to_string();
+        assert_eq!(folding.contains("one batch of a process after another"), in_turn, "{folding}");
     }
 }

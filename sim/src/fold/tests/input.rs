@@ -33,7 +33,9 @@ fn programs_with_input_are_equal_task_by_task() {
         (Cluster::load("ethernet-gpu-8").expect("a preset"), 16),
         (Cluster::load("dgx-a100:2").expect("a preset"), 16),
     ] {
-        let world = World::new(cluster, ranks, &HostingRule::PerHost);
+        // Threads of a process decode for several ranks of a CPU in turn.
+        let hosting = if ranks == 32 { HostingRule::PerRank } else { HostingRule::PerHost };
+        let world = World::new(cluster, ranks, &hosting);
         for (ahead, transform_at) in [(0, TransformAt::Host), (2, TransformAt::Device), (2, TransformAt::WhenLate)] {
             let conditions = Conditions { input: Some(input(ahead)), ..Conditions::default() };
             for algorithm in ["ring", "halving-doubling"] {
