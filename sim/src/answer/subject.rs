@@ -26,9 +26,8 @@ use crate::trace::LANES;
 /// Runs of tasks and messages of an iteration beyond which it is not simulated one by one, unlike in normal runs, which
 /// skip periodic parts.
 const MOST_EVENTS: u64 = 1 << 21;
-/// How close the step must be to that of the prediction, as a share of it: a first one, which begins with nothing in
-/// flight, and any.
-const FIRST: f64 = 1e-4;
+/// How close the step must be to that of the prediction, as a share of it. A first one, which begins with nothing in
+/// flight, may be almost as long and yet depend on other figures.
 const EQUAL: f64 = 1e-12;
 /// Factors between derivatives and differences beyond which the two are unrelated.
 const UNLIKE: f64 = 8.0;
@@ -168,11 +167,11 @@ impl<'a> Subject<'a> {
         prediction: &Prediction,
         parameters: &[CostParameter],
     ) -> Result<Option<Derivatives>, SimError> {
-        for (options, near) in self.attempts(prediction) {
+        for options in self.attempts(prediction) {
             let long = SimOptions { long_way: true, ..options };
             let mut all = Vec::with_capacity(parameters.len());
             for parameters in parameters.chunks(LANES) {
-                match self.lanes(prediction, parameters, (&long, near))? {
+                match self.lanes(prediction, parameters, &long)? {
                     Some(lanes) => all.extend(lanes),
                     None => break,
                 }
@@ -184,9 +183,9 @@ impl<'a> Subject<'a> {
         Ok(None)
     }
 
-    /// Options of simulations that may have the step of a prediction, the shortest first, and the tolerance; empty
+    /// Options of simulations that may have the step of a prediction, the shortest first; empty
     /// where something is not differentiated, or would take too long.
-    fn attempts(&self, prediction: &Prediction) -> Vec<(SimOptions, f64)> {
+    fn attempts(&self, prediction: &Prediction) -> Vec<SimOptions> {
         let plain = *self.platform.conditions == Conditions::default() && self.platform.costs.noise().is_none();
         if !plain || self.program.claims() || events(prediction) > MOST_EVENTS {
             return Vec::new();
@@ -194,14 +193,14 @@ impl<'a> Subject<'a> {
         let first = SimOptions { warm_up: 0, counted: 1, ..self.options };
         let second = SimOptions { warm_up: 1, counted: 1, ..self.options };
         let expected = prediction.timeline.step_time_s();
-        let alike = (prediction.timeline.first_end_s() - expected).abs() <= FIRST * expected;
-        let all = [(first, FIRST), (second, EQUAL), (self.options, EQUAL)];
+        let alike = (prediction.timeline.first_end_s() - expected).abs() <= EQUAL * expected;
+        let all = [first, second, self.options];
         all.into_iter().skip(usize::from(!alike)).collect()
     }
 
     /// The options with which a simulation most likely has the step of a prediction, if that is differentiated.
     pub fn likely(&self, prediction: &Prediction) -> Option<SimOptions> {
-        self.attempts(prediction).first().map(|(options, _)| *options)
+        self.attempts(prediction).first().copied()
     }
 
     /// The same for as many parameters as one simulation can carry.
@@ -209,14 +208,14 @@ impl<'a> Subject<'a> {
         &self,
         prediction: &Prediction,
         parameters: &[CostParameter],
-        (options, near): (&SimOptions, f64),
+        options: &SimOptions,
     ) -> Result<Option<Vec<Sensitivity>>, SimError> {
         let changed = Changed::new(&self.platform, parameters);
         let platforms = changed.platforms(&self.platform);
         let (timeline, by) = differentiate(&self.numbers, self.program, &self.platform, options, &platforms)?;
         let expected = prediction.timeline.step_time_s();
         let mut steps = timeline.steps().into_iter();
-        let step = steps.find(|step| (step.seconds() - expected).abs() <= near * expected);
+        let step = steps.find(|step| (step.seconds() - expected).abs() <= EQUAL * expected);
         let (Some(by), Some(step)) = (by, step) else { return Ok(None) };
         let before = step.iteration.checked_sub(1).map(|iteration| &by[iteration as usize]);
         let (end, seconds) = (&by[step.iteration as usize], step.seconds());

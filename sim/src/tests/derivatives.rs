@@ -44,7 +44,9 @@ fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> 
             libm::log(other.timeline.step_time_s() / step)
         };
         let (right, left) = (at(STEP) / STEP, -at(-STEP) / STEP);
-        if (right - left).abs() < NEAR {
+        // Where the order of events changes within a step, or at its middle, a difference is no derivative.
+        let nearer = [STEP / 4.0, -STEP / 4.0].map(|by| at(by) / by);
+        if [right, left, nearer[0], nearer[1]].iter().all(|one| (one - right).abs() < NEAR) {
             compared += 1;
             let difference = (right + left) / 2.0;
             assert!(
@@ -101,11 +103,14 @@ proptest! {
         (job, _) in jobs(),
         strategy in prop::sample::select(vec!["ssgd", "zero-1", "zero-2", "zero-3"]),
         preset in prop::sample::select(vec!["ethernet-gpu-8", "dgx-h100:2", "tree"]),
+        factors in prop::array::uniform7(0.97f64..1.03),
         fold in any::<bool>(),
     ) {
         let job = Job { strategy: strategy.parse().expect("known"), algorithm: "ring".parse().expect("known"), ..job };
         let program = program(&job);
         let cluster = if preset == "tree" { tree(2, 2, 2, 2) } else { Cluster::load(preset).expect("a preset") };
+        // Equal figures of two kinds of link make moments coincide, and a step is not differentiable there.
+        let cluster = cluster.scaled(&|figure| factors[format!("{figure:?}").len() % factors.len()]);
         let world = World::new(cluster, program.ranks(), &HostingRule::PerHost);
         let fold = if fold { FoldRule::Exact } else { FoldRule::Never };
         let compared = compare(&world.platform(&Roofline, NetworkModel::MaxMin), &program, &SimOptions { fold, ..OPTIONS });
