@@ -37,6 +37,7 @@ fn checkpoint(model: &Model, learners: usize, steps: u64, previous: bool) -> Che
         velocity: if learners > 0 { Vec::new() } else { some(3, parameters) },
         average,
         references: (1..learners.max(1)).map(|index| some(40 + index, parameters)).collect(),
+        buffers: (0..learners % 3).map(|index| some(60 + index, parameters)).collect(),
         accuracy_monitor: AccuracyMonitor::default()
             .resuming(previous.then_some(0.1 + 0.2), vec![0.1 + 0.2; usize::from(previous)]),
     };
@@ -55,11 +56,12 @@ fn bits(values: &[f32]) -> Vec<u32> {
 /// Equality to the bit, where NaN is equal to itself.
 fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
     let all = |one: &Checkpoint| {
-        let State { weights, statistics, velocity, average, references, .. } = &one.state;
+        let State { weights, statistics, velocity, average, references, buffers, .. } = &one.state;
         let (z, previous) = average.clone().unwrap_or_default();
         let lists = [
             weights.clone(),
             references.clone(),
+            buffers.clone(),
             statistics.clone(),
             vec![velocity.clone(), z, previous.unwrap_or_default()],
         ];

@@ -284,6 +284,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
         ("ea-sgd", 1),
         ("ea-sgd:first-come", 1),
         ("local-sgd:tau=2", 1),
+        ("local-sgd:tau=2:momentum=0.5", 1),
     ] {
         let job = on(strategy, learners);
         let trained = run(&job.program().unwrap(), &data, &options).unwrap().parameters;

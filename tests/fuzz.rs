@@ -237,6 +237,7 @@ fn checkpoints() {
         velocity: Vec::new(),
         average: Some((vec![0.25; parameters], None)),
         references: Vec::new(),
+        buffers: vec![vec![0.125; parameters]; 2],
         accuracy_monitor: AccuracyMonitor::default(),
     };
     let maps = BTreeMap::from([("--model".to_owned(), "small".to_owned())]);

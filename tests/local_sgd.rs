@@ -1,4 +1,4 @@
-//! Tests local SGD: equal to the flat algorithm (Stich 2019, Alg. 1) to the bit, to plain SGD on one rank, and to
+//! Tests local SGD: equal to the flat algorithm (Stich 2019, Alg. 1; Wang et al. 2020, Alg. 1) to the bit, to plain SGD on one rank, and to
 //! synchronous SGD where τ is 1.
 
 use std::sync::Arc;
@@ -29,6 +29,7 @@ proptest! {
         workers in 1u32..=5,
         batch_per_rank in 2u32..=4,
         tau in 1u32..=3,
+        momentum in prop::sample::select(vec!["", ":momentum=0.5", ":momentum=0.9"]),
         bucket in buckets(),
         algorithm in prop::sample::select(vec![
             "ring", "halving-doubling", "binomial-tree", "parameter-server:1", "parameter-server:1:dedicated",
@@ -39,7 +40,7 @@ proptest! {
         seed: u64,
     ) {
         let job = Job {
-            strategy: format!("local-sgd:tau={tau}").parse().unwrap(),
+            strategy: format!("local-sgd:tau={tau}{momentum}").parse().unwrap(),
             bucket, concurrent_exchanges, fuse, pad, algorithm: algorithm.parse().unwrap(),
             ..Job::new(Arc::new(random_model(model, with_batch_norm)), workers, batch_per_rank)
         };
@@ -67,6 +68,24 @@ fn one_rank_is_plain_sgd() {
     let plain = trained("ssgd", 2 * STEPS);
     assert_eq!(trained("local-sgd", 2 * STEPS), plain);
     assert_eq!(trained("local-sgd:tau=2", STEPS), plain);
+}
+
+/// On one rank, with a step between two means: v is the momentum of plain SGD times the learning rate, up to rounding.
+#[test]
+fn slow_momentum_of_one_rank_is_momentum() {
+    let on = |strategy: &str| Job {
+        strategy: strategy.parse().unwrap(),
+        bucket: Bucket::Whole,
+        ..Job::new(Arc::new(random_model(3, false)), 1, 3)
+    };
+    let momentum = Optimizer { momentum: 0.5, ..sgd() };
+    let fast = train(&on("ssgd"), STEPS, &momentum).parameters;
+    let slow = train(&on("local-sgd:momentum=0.5"), STEPS, &sgd()).parameters;
+    let largest = fast.iter().fold(0.0f32, |most, w| most.max(w.abs()));
+    let difference = largest_difference(&fast, &slow);
+    assert!(difference <= 2e-6 * largest, "{difference:e} of {largest}");
+    let without = train(&on("local-sgd"), STEPS, &sgd()).parameters;
+    assert!(largest_difference(&slow, &without) > 1e-4 * largest, "momentum matters");
 }
 
 /// With τ = 1 the mean of k steps from one model is the step along the mean gradient, up to rounding; with larger τ it

@@ -99,7 +99,15 @@ fn assert_same(resumed: &Run, whole: &Run, what: &str) {
 fn strategies() -> Vec<&'static str> {
     let split =
         ["hybrid:a", "hybrid:b", "hybrid:c", "model-parallel", "megatron", "model-parallel:zero-1", "megatron:zero-1"];
-    let learns = ["sma", "sma:tau=2", "ea-sgd", "ea-sgd:tau=2", "sma:reference-models", "local-sgd:tau=2"];
+    let learns = [
+        "sma",
+        "sma:tau=2",
+        "ea-sgd",
+        "ea-sgd:tau=2",
+        "sma:reference-models",
+        "local-sgd:tau=2",
+        "local-sgd:tau=2:momentum=0.5",
+    ];
     ["ssgd", "zero-1", "zero-2", "zero-3"].into_iter().chain(split).chain(learns).collect()
 }
 

@@ -36,6 +36,7 @@ impl State {
             velocity,
             average,
             references,
+            buffers: Vec::new(),
             accuracy_monitor,
         }
     }

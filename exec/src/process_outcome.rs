@@ -15,8 +15,8 @@ pub(crate) type AverageModel = (Vec<f32>, Option<Vec<f32>>);
 pub(crate) struct ProcessOutcome {
     /// The first failure of a rank of this process that is not a transport error.
     error: Mutex<Option<ExecError>>,
-    /// At the end: rank 0's replica, and its average model with the previous one.
-    pub replica: Mutex<Option<(Replica, Option<AverageModel>)>>,
+    /// At the end: rank 0's replica, its average model with the previous one, and the buffers declared as state.
+    pub replica: Mutex<Option<(Replica, Option<AverageModel>, Vec<Vec<f32>>)>>,
 }
 
 impl ProcessOutcome {

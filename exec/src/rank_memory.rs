@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::BufferPlaces;
-use lockstep_models::{Area, Buffer, Copy, Program, Role, SharedModels, Stream};
+use lockstep_models::{Area, Buffer, Copy, Program, Role, SharedModels, Start, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
@@ -63,10 +63,11 @@ impl RankMemory {
             }
         }
         let program = setup.program;
+        self.begin_buffers(program, setup.options.start.map_or(&[], |state| &state.buffers))?;
         let Some((state, (average, previous))) =
             setup.options.start.and_then(|state| Some((state, state.average.as_ref()?)))
         else {
-            let common = if program.averages() { replica.parameters()? } else { return Ok(()) };
+            let common = if program.averages() { self.trained().parameters()? } else { return Ok(()) };
             return self.follow(program, rank as u32, &common);
         };
         self.follow(program, rank as u32, average)?;
@@ -78,6 +79,26 @@ impl RankMemory {
         }
         let Some((shared, previous)) = shared.zip(previous.as_ref()) else { return Ok(()) };
         self.trained().set_values_of(shared.previous, previous)
+    }
+
+    /// Loads the buffers that `program` declares as state, from `saved` or, where there are none, as it says.
+    fn begin_buffers(&mut self, program: &Program, saved: &[Vec<f32>]) -> Result<(), DeviceError> {
+        for (number, (buffer, start)) in program.state_buffers().enumerate() {
+            match (saved.get(number), start) {
+                (Some(values), _) => self.trained().set_values_of(buffer, values)?,
+                (None, Start::Parameters) => {
+                    let parameters = self.trained().parameters()?;
+                    self.trained().set_values_of(buffer, &parameters)?;
+                }
+                (None, Start::Zeros) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The buffers that `program` declares as state.
+    pub(crate) fn state_buffers(&mut self, program: &Program) -> Result<Vec<Vec<f32>>, DeviceError> {
+        program.state_buffers().map(|(buffer, _)| self.model(buffer)).collect()
     }
 
     /// Has each model that learners share, as far as `rank` has it, equal the average model.

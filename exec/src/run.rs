@@ -165,7 +165,7 @@ fn body(
     let shared = setup.program.shared_models(end.rank().0);
     let (mut statistics, mut weights, mut reference) = (Vec::new(), Vec::new(), Vec::new());
     let (mut fingerprint, mut part_fingerprint, mut average) = (None, None, None);
-    let mut whole = None;
+    let (mut whole, mut buffers) = (None, Vec::new());
     if memory.replica.is_some() {
         let common = match (shared, setup.program.delivered()) {
             (Some(shared), _) => shared.average,
@@ -205,13 +205,16 @@ fn body(
         } else if setup.program.averages() {
             weights = memory.trained().parameters()?;
         }
+        if end.rank().0 == 0 {
+            buffers = memory.state_buffers(setup.program)?;
+        }
     }
     let all = gather(
         end,
         RankResult { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s },
     )?;
     if let (true, Ok(mut slot)) = (all.is_some(), of_process.replica.lock()) {
-        *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average));
+        *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average, buffers));
     }
     Ok(all)
 }
@@ -223,7 +226,7 @@ fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: Proc
     options.arenas.pool.clear();
     options.devices.clear();
     let replica = of_process.replica.into_inner().ok().flatten();
-    let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
+    let (mut replica, average, buffers) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
     let clock_residual_s = rank_results.iter().map(|rank_result| rank_result.clock_residual_s).fold(0.0, f64::max);
     // Ranks of a stage have the same layers, and those that differ on other axes alone have the same part of each.
@@ -247,6 +250,7 @@ fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: Proc
         None => state.add(&velocity),
         Some((_, previous)) => previous.iter().for_each(|previous| state.add(previous)),
     }
+    buffers.iter().for_each(|buffer| state.add(buffer));
     rank_results[..workers].iter().for_each(|rank_result| state.add(&rank_result.weights));
     rank_results[..workers].iter().for_each(|rank_result| state.add(&rank_result.reference));
     rank_results[..workers].iter().for_each(|rank_result| state.add(&rank_result.statistics));
@@ -276,6 +280,7 @@ fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: Proc
             .collect(),
         velocity: if average.is_some() { Vec::new() } else { velocity },
         average,
+        buffers,
         accuracy_monitor,
     };
     let loss = |step: usize| {

@@ -43,6 +43,8 @@ pub struct State {
     /// The reference models of all devices but the first, whose reference is the average model; empty where there are
     /// none.
     pub references: Vec<Vec<f32>>,
+    /// The buffers that the program declares as state; empty before its first iteration.
+    pub buffers: Vec<Vec<f32>>,
     /// The decisions made from accuracies so far.
     pub accuracy_monitor: AccuracyMonitor,
 }
@@ -80,6 +82,8 @@ impl State {
             && self.average.is_some() == program.averages()
             && (self.average.is_some() || !self.weights.is_empty() && long(&self.velocity, parameters))
             && !self.statistics.is_empty()
+            && (self.buffers.is_empty() || self.buffers.len() == program.state_buffers().count())
+            && program.state_buffers().zip(&self.buffers).all(|((of, _), values)| long(values, program.elements(of)))
             && self.weights.iter().chain(&self.references).all(|weights| long(weights, parameters))
             && self.statistics.iter().all(|of| long(of, statistics))
             // Where ranks hold parts of the model, each takes its own back.

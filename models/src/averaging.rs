@@ -71,7 +71,7 @@ impl Averaging {
     /// The buffers of a learner besides its weights and gradients, for a model of `parameters` elements.
     pub(crate) fn buffers(&self, parameters: u64) -> Vec<Declared> {
         let names = ["differences", "average model", "previous average model", "reference model"];
-        let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: parameters };
+        let buffer = |name: &&str| Declared::scratch(*name, parameters);
         names[..if self.reference_alpha.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
     }
 }

@@ -22,12 +22,35 @@ impl Buffer {
     pub const SUMS: Buffer = Buffer::Declared(0);
 }
 
-/// A buffer besides those of the model's parameters; it starts with zeros and keeps its content from iteration
-/// to iteration.
+/// A buffer besides those of the model's parameters; it keeps its content from iteration to iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
     /// Its name.
     pub name: String,
     /// fp32 elements on each rank, unless it is sharded over ranks.
     pub elements: u64,
+    /// Its content before the first iteration, if it is a part of the training's state: all ranks have the same content
+    /// between iterations, and checkpoints contain it. Other buffers begin with zeros.
+    pub state: Option<Start>,
+}
+
+/// What a buffer contains before the first iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Zeros.
+    Zeros,
+    /// The initial parameters, in the model's parameter order.
+    Parameters,
+}
+
+impl Declared {
+    /// A buffer of `elements` elements that is no part of the training's state.
+    pub fn scratch(name: impl Into<String>, elements: u64) -> Declared {
+        Declared { name: name.into(), elements, state: None }
+    }
+
+    /// A buffer of `elements` elements that is a part of the training's state and begins as `start`.
+    pub fn state(name: impl Into<String>, elements: u64, start: Start) -> Declared {
+        Declared { name: name.into(), elements, state: Some(start) }
+    }
 }

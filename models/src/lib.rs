@@ -58,7 +58,7 @@ pub use augmentation::Augmentation;
 pub use averaging::{Assignment, Averaging};
 pub use axis::{Axis, AxisSet};
 pub use axis_algorithms::AxisAlgorithms;
-pub use buffer::{Buffer, Declared};
+pub use buffer::{Buffer, Declared, Start};
 pub use by_coordinate::ByCoordinate;
 pub use check::Proofs;
 pub use consensus::SharedModels;

@@ -102,10 +102,19 @@ impl Lowering<'_> {
             Some(sharding) if sharding.by_node() => return Ok((nodes::roles(self), nodes::buffers(model, sharding))),
             Some(sharding) => gathers::buffers(model, sharding),
             None if graph.dag.edge_weights().any(|edge| edge.tensor == Tensor::GradientSum) => {
-                vec![Declared { name: "gradient sums".to_owned(), elements: model.parameter_elements() }]
+                vec![Declared::scratch("gradient sums", model.parameter_elements())]
             }
-            None => job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(job.model.parameter_elements())),
+            None => job.buffers_of_averaging(),
         };
+        let own = job.strategy.buffers(job);
+        if !own.is_empty()
+            && (sharding.is_some() || self.stages.is_some() || buffers.len() > job.buffers_of_averaging().len())
+        {
+            let message = "declares buffers, which a strategy that splits layers, sums or stages does not: \
+                           let it have whole models";
+            return Err(InputError::new("strategy", job.strategy.to_string(), message));
+        }
+        buffers.extend(own);
         if let Some(stages) = self.stages {
             let roles = stages::roles(self, stages, buffers.len())?;
             buffers.extend(stages::buffers(self, stages));

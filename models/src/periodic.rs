@@ -138,7 +138,7 @@ fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [u6
         precision: of.precision,
         gradients: of.gradients,
         accumulate: 1,
-        buffers: declared.map(|(name, elements)| Declared { name: (*name).to_owned(), elements }).collect(),
+        buffers: declared.map(|(name, elements)| Declared::scratch(*name, elements)).collect(),
         partition: None,
         transform_at: of.transform_at,
         averaging: None::<Averaging>,

@@ -12,7 +12,7 @@ use lockstep_topology::{Group, InputError, Schedule};
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
     Assignment, Averaging, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Precision, Sharding,
-    StageOrder, TransformAt,
+    StageOrder, Start, TransformAt,
 };
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -109,6 +109,12 @@ impl Program {
             }
             Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
         }
+    }
+
+    /// The buffers that are a part of the training's state besides parameters and momentum, with their content before
+    /// the first iteration.
+    pub fn state_buffers(&self) -> impl Iterator<Item = (Buffer, Start)> {
+        (0..).zip(&self.buffers).filter_map(|(index, of)| Some((Buffer::Declared(index), of.state?)))
     }
 
     /// Bytes of an element of a buffer, in memory and in messages: those of gradients follow the program, all

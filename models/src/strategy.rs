@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use lockstep_topology::InputError;
 
-use crate::{Averaging, Axis, AxisSet, Graph, Model, Sampling, Sharding};
+use crate::{Averaging, Axis, AxisSet, Declared, Graph, Model, Sampling, Sharding};
 pub use bucket::Bucket;
 pub use job::Job;
 
@@ -43,6 +43,12 @@ trait Plan {
     /// # Errors
     /// A model that it cannot split, ranks that it cannot arrange, unsupported settings.
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError>;
+
+    /// Buffers that its formulas use besides those of every program and of model averaging; a graph refers to them by
+    /// [`Job::own_buffer`].
+    fn buffers(&self, _job: &Job) -> Vec<Declared> {
+        Vec::new()
+    }
 
     /// The axes that a mesh may have; none where they follow from the cluster's nodes or the learners of a device.
     fn axes(&self) -> AxisSet {
@@ -161,6 +167,11 @@ impl Strategy {
     pub fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         self.check_mesh(job)?;
         self.plan().graph(job)
+    }
+
+    /// The buffers that it declares itself.
+    pub fn buffers(&self, job: &Job) -> Vec<Declared> {
+        self.plan().buffers(job)
     }
 
     /// How `learners` learners, `each` of them on a device, keep an average model; `None` where there is none.

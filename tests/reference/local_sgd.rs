@@ -1,4 +1,5 @@
-//! Implements local SGD as a slow, obvious reference: Stich 2019, Alg. 1, rank by rank, each step as in the paper.
+//! Implements local SGD as a slow, obvious reference: Stich 2019, Alg. 1, rank by rank, each step as in the paper, and
+//! with momentum from mean to mean: Wang et al. 2020, Alg. 1, with u times the learning rate.
 
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::Devices;
@@ -6,7 +7,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Optimizer, Program, RunLength};
+use lockstep_models::{Coefficient, Op, Optimizer, Program, RunLength};
 
 use super::learners::decays;
 use super::{gradients, summed_in_order};
@@ -28,6 +29,7 @@ pub(super) fn train(
     let run_length = RunLength { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
     let decays = decays(&program.model, optimizer);
     let mut mean = replica.parameters()?;
+    let (beta, mut u) = (slow_momentum(program), vec![0.0; mean.len()]);
     for step in 0..steps {
         let rate = optimizer.rate(u64::from(step), &run_length) as f32;
         let mut models = vec![mean.clone(); k as usize];
@@ -41,9 +43,28 @@ pub(super) fn train(
                 (0..w.len()).for_each(|i| w[i] -= rate * (gradient[i] + decays[i] * w[i]));
             }
         }
+        let before = mean;
         mean = summed_in_order(program, program.roles[0].exchanges().map(|(_, exchange)| exchange), &models)?;
         let share = (1.0 / f64::from(k)) as f32;
         mean.iter_mut().for_each(|w| *w *= share);
+        if let Some(beta) = beta {
+            for (i, w) in mean.iter_mut().enumerate() {
+                u[i] = (before[i] - *w) + beta * u[i];
+                *w = before[i] - u[i];
+            }
+        }
     }
     Ok(mean)
+}
+
+/// β of the program's steps from mean to mean, if they have momentum.
+fn slow_momentum(program: &Program) -> Option<f32> {
+    let formulas = program.roles[0].tasks.iter().filter_map(|task| match &task.op {
+        Op::Elementwise(of) if of.formula.name() == "slow step" => Some(&of.formula),
+        _ => None,
+    });
+    formulas.into_iter().find_map(|formula| match formula.terms()[2].factor {
+        Coefficient::Constant(beta) => Some(beta as f32),
+        _ => None,
+    })
 }

@@ -25,8 +25,9 @@ pub fn share_state(end: &mut dyn Transport, own: Option<State>) -> Result<State,
     Ok(state)
 }
 
-/// Its vectors by meaning: weights, statistics, velocity, the average model with the one before, reference models.
-fn groups(state: &State) -> [Vec<&[f32]>; 5] {
+/// Its vectors by meaning: weights, statistics, velocity, the average model with the one before, reference models,
+/// declared buffers.
+fn groups(state: &State) -> [Vec<&[f32]>; 6] {
     let averages = state.average.iter().flat_map(|(average, previous)| [Some(average), previous.as_ref()]);
     [
         state.weights.iter().map(Vec::as_slice).collect(),
@@ -34,6 +35,7 @@ fn groups(state: &State) -> [Vec<&[f32]>; 5] {
         vec![&state.velocity],
         averages.flatten().map(Vec::as_slice).collect(),
         state.references.iter().map(Vec::as_slice).collect(),
+        state.buffers.iter().map(Vec::as_slice).collect(),
     ]
 }
 
@@ -66,7 +68,7 @@ fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
     let position = Position { epoch: next(), samples: next() };
     let mut list = || -> Vec<u64> { (0..next()).map(|_| next()).collect() };
     let (before, recent) = (list(), list());
-    let lengths: [Vec<u64>; 5] = std::array::from_fn(|_| list());
+    let lengths: [Vec<u64>; 6] = std::array::from_fn(|_| list());
     let mut vectors = |of: &[u64]| -> Result<Vec<Vec<f32>>, TransportError> {
         let one = |length: &u64| match length {
             0 => Ok(Vec::new()),
@@ -87,6 +89,7 @@ fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
         velocity,
         average,
         references: vectors(&lengths[4])?,
+        buffers: vectors(&lengths[5])?,
         accuracy_monitor: monitor.resuming(before.first().map(value), recent.iter().map(value).collect()),
     })
 }
@@ -107,6 +110,7 @@ mod tests {
             velocity: Vec::new(),
             average: Some((some(4, 5), Some(some(5, 5)))),
             references: vec![some(6, 5)],
+            buffers: vec![some(9, 5), Vec::new()],
             accuracy_monitor: monitor,
         };
         let begun = State { average: Some((some(4, 5), None)), references: Vec::new(), ..learners.clone() };

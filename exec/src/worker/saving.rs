@@ -163,7 +163,8 @@ impl Worker<'_> {
         let references = collected(all, Periodic::REFERENCES).iter().filter(|model| !model.is_empty());
         let position = Position::after(steps, program.global_batch(), self.setup.run_length.steps_per_epoch);
         let (references, accuracy_monitor) = (references.cloned().collect(), self.accuracy_monitor.clone());
-        Ok(State { position, weights, statistics, velocity, average, references, accuracy_monitor })
+        let buffers = self.memory.state_buffers(program)?;
+        Ok(State { position, weights, statistics, velocity, average, references, buffers, accuracy_monitor })
     }
 
     /// The running statistics of all workers, on rank 0.

@@ -32,7 +32,7 @@ pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
         };
         gathers.map(|(id, _)| elements(id)).max().unwrap_or(0)
     };
-    let declared = |name: &str, elements| Declared { name: name.to_owned(), elements };
+    let declared = |name: &str, elements| Declared::scratch(name, elements);
     vec![
         declared("samples", most(&|gather| gather == Gather::Samples, false)),
         declared("returns", most(&|gather| gather == Gather::Samples, true)),

@@ -39,7 +39,7 @@ pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
         let of = gathers().filter(|(id, _)| !returned || model.needs_input_gradient(*id));
         of.map(|(_, node)| node.output.elements()).max().unwrap_or(0)
     };
-    let declared = |name: &str, each: u64| Declared { name: name.to_owned(), elements: samples * each };
+    let declared = |name: &str, each: u64| Declared::scratch(name, samples * each);
     vec![
         declared("inputs", model.input().elements()),
         declared("scores", scores(false)),

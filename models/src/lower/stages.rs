@@ -45,7 +45,7 @@ pub(super) fn buffers(of: Lowering<'_>, stages: &Stages) -> Vec<Declared> {
         PipelinePass::ALL.map(|pass| {
             let border = Border::new(of, stages, 0, (border, pass));
             let turns = border.turns();
-            Declared { name: border.name(), elements: u64::from(turns.count) * turns.elements }
+            Declared::scratch(border.name(), u64::from(turns.count) * turns.elements)
         })
     };
     borders.flat_map(declared).collect()

@@ -58,6 +58,9 @@ struct Header {
     /// Number of reference models of devices.
     #[serde(default, skip_serializing_if = "is_none")]
     references: usize,
+    /// Number of buffers that the program declares as state.
+    #[serde(default, skip_serializing_if = "is_none")]
+    buffers: usize,
     /// Floats as bits, since JSON has no NaN.
     judge_before: Option<u64>,
     /// The same, for the accuracies after the last epochs.
@@ -96,6 +99,11 @@ fn reference(index: usize) -> String {
     format!("reference_{}", index + 1)
 }
 
+/// The tensor name of a buffer that the program declares as state.
+fn buffer(index: usize) -> String {
+    format!("buffer_{index}")
+}
+
 /// Whether it is zero, which headers omit.
 fn is_none(count: &usize) -> bool {
     *count == 0
@@ -111,8 +119,16 @@ impl Checkpoint {
     /// # Errors
     /// A header longer than the format allows.
     pub fn to_bytes(&self, model: &Model) -> Result<Vec<u8>, String> {
-        let State { position, weights, statistics: of_workers, velocity, average, references, accuracy_monitor } =
-            &self.state;
+        let State {
+            position,
+            weights,
+            statistics: of_workers,
+            velocity,
+            average,
+            references,
+            buffers,
+            accuracy_monitor,
+        } = &self.state;
         let trained = average.as_ref().map_or(&weights[0], |(average, _)| average);
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();
@@ -129,6 +145,7 @@ impl Checkpoint {
         }
         tensors.extend(previous.map(|previous| flat(PREVIOUS.to_owned(), previous)));
         tensors.extend(references.iter().enumerate().map(|(index, own)| flat(reference(index), own)));
+        tensors.extend(buffers.iter().enumerate().map(|(index, own)| flat(buffer(index), own)));
         tensors.extend(of_workers.iter().enumerate().map(|(index, own)| flat(statistics(index), own)));
         let claims = &self.log.claims;
         let places = claims.iter().flat_map(|claim| [claim.iteration, claim.rank, claim.micro_batch]);
@@ -147,6 +164,7 @@ impl Checkpoint {
             workers: of_workers.len(),
             previous: previous.is_some(),
             references: references.len(),
+            buffers: buffers.len(),
             judge_before: accuracy_monitor.before().map(f64::to_bits),
             judge_recent: accuracy_monitor.recent().iter().copied().map(f64::to_bits).collect(),
             evaluations: self.log.evaluations.iter().map(evaluation).collect(),
@@ -220,6 +238,7 @@ impl Checkpoint {
         }
         let workers: Result<Vec<_>, _> = (0..header.workers).map(|index| values(&statistics(index))).collect();
         let references: Result<Vec<_>, _> = (0..header.references).map(|index| values(&reference(index))).collect();
+        let buffers: Result<Vec<_>, _> = (0..header.buffers).map(|index| values(&buffer(index))).collect();
         let (weights, velocity, average) = match header.learners {
             0 => (vec![trained], values(VELOCITY)?, None),
             learners => {
@@ -254,6 +273,7 @@ impl Checkpoint {
             velocity,
             average,
             references: references?,
+            buffers: buffers?,
             accuracy_monitor: AccuracyMonitor::default().resuming(
                 header.judge_before.map(f64::from_bits),
                 header.judge_recent.iter().copied().map(f64::from_bits).collect(),

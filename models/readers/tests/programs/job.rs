@@ -186,7 +186,7 @@ fn programs_that_cannot_run_are_refused() {
     assert!(range.contains("does not have"), "{range}");
     let copied = |from: Area, elements| {
         move |p: &mut Program| {
-            p.buffers.push(Declared { name: "here".into(), elements: 10 });
+            p.buffers.push(Declared::scratch("here", 10));
             let rows = vec![Rows::one(elements, 0, 0)];
             let copy =
                 Copy { from, to: Area::Buffer(Buffer::Declared(0)), rows, add: false, clear: false, turns: Turns::ONE };
