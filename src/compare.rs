@@ -7,45 +7,41 @@
 
 mod explain;
 mod ground;
+mod predictions;
+mod rounds;
 mod row;
 mod run_steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
-use lockstep_measure::calibrate::{Kept, MeasuredMessages, disturbed};
+use lockstep_experiment::alike::{self, Here};
+use lockstep_experiment::{Configuration, Experiment};
+use lockstep_measure::calibrate::{Kept, disturbed};
 use lockstep_measure::host::Cores;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::{Operation, STALL_LIMIT};
 use lockstep_measure::quiet::Quiet;
 use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
-use lockstep_measure::training::{MeasuredTraining, Training};
-use lockstep_models::profile::Profile;
-use lockstep_models::{Assignment, INPUT_WAIT, Periodic, Timeline, WAIT, median, quantile};
-use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
+use lockstep_models::{Periodic, Timeline, median};
+use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
-use lockstep_report::output::{make_place, write_atomically};
-use lockstep_report::{PredictedRow, Report, scaling_efficiencies};
+use lockstep_report::output::make_place;
+use lockstep_report::scaling_efficiencies;
 use lockstep_sim::Prediction;
-use lockstep_topology::InputError;
 
-use ground::Ground;
-use lockstep_experiment::alike::{self, Here};
-use lockstep_experiment::{Configuration, Experiment};
+use predictions::{Basis, Predictions, predict_first, predictions_path};
+use rounds::Rounds;
 use run_steps::{run_of, span};
 
 pub use row::CompareRow;
 
 /// Rounds of training that are counted.
 pub const ROUNDS: u32 = 5;
-/// Attempts at a run of a configuration in a round until one is undisturbed.
-const TRIALS: usize = 3;
-/// Calibrations until the machine keeps the speed that it had meanwhile.
-const CALIBRATIONS: usize = 3;
 
 /// A configuration with both timelines.
 pub struct Compared {
@@ -115,11 +111,6 @@ pub fn errors(rows: &[CompareRow]) -> (f64, f64) {
     (all.iter().sum::<f64>() / all.len().max(1) as f64, all.into_iter().fold(0.0, f64::max))
 }
 
-/// The file of an experiment's predictions.
-pub fn predictions_path(experiment: &Experiment) -> PathBuf {
-    Path::new("out").join(format!("{}-predicted.json", experiment.name))
-}
-
 /// Options of a comparison beside its experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
@@ -131,18 +122,6 @@ pub struct Asked<'a> {
     pub timed: bool,
     /// Total time that a calibration, and then the training, waits for a quiet machine and repeats what was disturbed.
     pub patience: Duration,
-}
-
-/// The predictions, in the process that prints.
-#[derive(Default)]
-struct Predictions {
-    rows: Vec<PredictedRow>,
-    notes: Vec<String>,
-    compared: Vec<Compared>,
-    /// The reference pulse of an earlier measurement on which predictions rest, if there is one.
-    pulse_s: Option<f64>,
-    /// The profile that they rest on.
-    profile: Option<Profile>,
 }
 
 /// Measures what predictions need, predicts, saves the predictions, then trains. Runs that were slowed down by a
@@ -182,30 +161,8 @@ pub fn compare(
     let kept = calibrates.then(|| Kept::open(profile, &mut quiet));
     let mpi = ground::messages(experiment, kept.as_ref(), &mut launch, &mut note)?;
     let predicted = launch.first(|| {
-        let of_first = ground::of_first_batch(experiment, kept.as_ref());
-        let mut known = match of_first {
-            Some(first) => Some(first_predictions(&first, &train, asked, (kept, mpi.clone()), &mut quiet, &mut note)?),
-            None => kept,
-        };
-        let mut calibrations = 0;
-        let found = loop {
-            calibrations += 1;
-            let basis = (known, mpi.clone());
-            let found = ground::ground((experiment, &configurations, &train), asked, basis, &mut quiet, &mut note)?;
-            let pulse_s = found.site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| found.measured);
-            if calibrations == CALIBRATIONS
-                || pulse_s.is_none_or(|pulse_s| Quiet::new(cores, asked.patience).keeps(pulse_s))
-            {
-                break found;
-            }
-            note("this machine runs at another speed now than while it was measured: measured again");
-            (known, quiet) = (Some(Kept { profile: None, why: None }), Quiet::new(cores, asked.patience));
-        };
-        let predicted = predict_all(experiment, &found, unlike)?;
-        let path = predictions_path(experiment);
-        save(&path, &Report::new(predicted.rows.clone(), predicted.notes.clone()))?;
-        note(&format!("{} predictions written to {}", predicted.rows.len(), path.display()));
-        Ok(predicted)
+        let basis = Basis { cores, kept, mpi, train: &train, unlike };
+        predict_first(experiment, &configurations, asked, basis, &mut quiet, &mut note)
     })?;
     let Predictions { rows: predicted, mut notes, mut compared, pulse_s, profile } = predicted.unwrap_or_default();
     let mut quiet = match pulse_s {
@@ -214,106 +171,26 @@ pub fn compare(
     };
 
     lay_out(experiment, &mut configurations)?;
-    let timed: Vec<bool> = configurations.iter().map(first_come).collect::<Result<_, _>>()?;
-    let mut last: Vec<MeasuredTraining> = Vec::new();
-    let (mut trials, mut farthest) = (0, 1.0f64);
-    let mut disturbed_rounds = vec![0; configurations.len()];
     let runs: Vec<Experiment> = (0..configurations.len())
         .map(|index| run_of(experiment, predicted.get(index), |own| launch.maximum(own)))
         .collect();
-    for round in 1..=ROUNDS {
-        if launch.prints() {
-            note(&format!("training, round {round} of {ROUNDS}"));
-        }
-        for (index, configuration) in configurations.iter().enumerate() {
-            let mut train_once = |launch: &mut Launch| {
-                trials += 1;
-                let experiment = &runs[index];
-                Training { experiment, configuration, seed: experiment.seed, data: &train, held_out: None, operation }
-                    .run(launch)
-            };
-            // The pace of one host says nothing about the others.
-            let (measured, off) = match here.hosts {
-                1 => quiet.measure_together(TRIALS, &mut launch, train_once)?,
-                _ => (train_once(&mut launch)?, 1.0),
-            };
-            farthest = farthest.max(off);
-            disturbed_rounds[index] += u32::from(Quiet::disturbed(off));
-            let changed = |of: &MeasuredTraining| round > 1 && last[index].run.weights_sha256 != of.run.weights_sha256;
-            // The process that has the weights tells the others.
-            launch.all(if !timed[index] && measured.as_ref().is_some_and(changed) {
-                let (label, seed) = (configuration.label(), experiment.seed);
-                Err(Failure::Run(format!("{label}: two runs of seed {seed} ended with different weights")))
-            } else {
-                Ok(())
-            })?;
-            let Some(mut measured) = measured else { continue };
-            compared[index].measured.push(take(&mut measured.run.timeline));
-            if round == 1 {
-                last.push(measured);
-            }
-        }
-    }
+    let rounds =
+        Rounds { configurations: &configurations, runs: &runs, train: &train, operation, hosts: here.hosts };
+    let mut trained = rounds.train(&mut launch, &mut quiet, &mut note)?;
     if !launch.prints() {
         return Ok(None);
     }
-    if let Some(drift) = quiet.drift() {
-        let (change, how) = (100.0 * (drift - 1.0).abs(), if drift < 1.0 { "less" } else { "more" });
-        notes
-            .push(format!("a reference benchmark took {change:.0} % {how} time while training than while calibrating"));
-    }
-    let repeated = trials - ROUNDS as usize * configurations.len();
-    if Quiet::disturbed(farthest) {
-        notes.push(format!(
-            "training was disturbed: a reference benchmark beside it took up to {farthest:.1} times as long as while calibrating; \
-             quiet this machine and compare again"
-        ));
-    }
-
+    compared.iter_mut().zip(take(&mut trained.timelines)).for_each(|(one, measured)| one.measured = measured);
+    notes.extend(notes_on_quiet(&quiet, trained.farthest));
     let mut rows = Vec::new();
-    for (((of, predicted), measured), disturbed_rounds) in
-        compared.iter().zip(&predicted).zip(&mut last).zip(disturbed_rounds)
-    {
+    for (index, (of, predicted)) in compared.iter().zip(&predicted).enumerate() {
         // The median of the steps is undisturbed if most rounds are.
-        let training = (2 * disturbed_rounds > ROUNDS).then(|| "training".to_owned());
+        let training = (2 * trained.disturbed[index] > ROUNDS).then(|| "training".to_owned());
         let figures = profile.iter().flat_map(|profile| disturbed(&of.program, profile));
         let disturbed: Vec<String> = training.into_iter().chain(figures).collect();
-        let mut times: Vec<f64> = of.measured.iter().flat_map(Timeline::step_times_s).collect();
-        times.sort_by(f64::total_cmp);
-        let step_time_s = quantile(&times, 0.5);
-        let shuffles = of.measured.iter().flat_map(|timeline| timeline.periodic_times_s(Periodic::Shuffle));
-        let shuffles: Vec<f64> = shuffles.collect();
-        let shuffle_s = (!shuffles.is_empty()).then(|| median(shuffles));
-        let measured_by_kind = of.measured_by_kind();
-        let exposed = measured_by_kind.get(WAIT).copied().unwrap_or(0.0);
-        let evaluation = measured.run.evaluate(&held_out).map_err(run_failure)?;
-        rows.push(CompareRow {
-            setting: of.configuration.setting(),
-            data: experiment.data.clone(),
-            transport: experiment.transport.to_string(),
-            seed: experiment.seed,
-            steps: measured.run.losses.len() as u32,
-            predicted_step_time_s: predicted.step_time_s,
-            step_time_s,
-            error_pct: (predicted.step_time_s / step_time_s - 1.0) * 100.0,
-            step_time_p10_s: quantile(&times, 0.1),
-            step_time_p90_s: quantile(&times, 0.9),
-            predicted_shuffle_s: predicted.shuffle_s,
-            shuffle_s,
-            shuffle_error_pct: predicted.shuffle_s.zip(shuffle_s).map(|(p, m)| (p / m - 1.0) * 100.0),
-            predicted_images_per_s: predicted.images_per_s,
-            images_per_s: of.program.images_per_s(step_time_s, shuffle_s),
-            predicted_scaling_efficiency: predicted.scaling_efficiency,
-            scaling_efficiency: None,
-            predicted_exposed_comm_s: predicted.exposed_comm_s,
-            exposed_comm_s: exposed,
-            predicted_exposed_input_s: predicted.exposed_input_s,
-            exposed_input_s: measured_by_kind.get(INPUT_WAIT).copied(),
-            disturbed: (!disturbed.is_empty()).then(|| disturbed.join("; ")),
-            bound: predicted.bound.clone(),
-            accuracy: evaluation.accuracy(),
-            weights_sha256: measured.run.weights_sha256.clone(),
-        });
+        let first = &mut trained.first[index];
+        let evaluation = first.run.evaluate(&held_out).map_err(run_failure)?;
+        rows.push(CompareRow::of(experiment, of, predicted, (first, &evaluation), &disturbed));
     }
     let keys = configurations.iter().zip(&rows).map(|(c, row)| (c.batch_key, c.job.workers, row.images_per_s));
     let efficiencies = scaling_efficiencies(&keys.collect::<Vec<_>>());
@@ -321,75 +198,27 @@ pub fn compare(
     let (mean, worst) = errors(&rows);
     notes.push(format!("mean absolute error {mean:.1} %, worst {worst:.1} %, over {} configurations", rows.len()));
     notes.push(format!(
-        "measured: median of {} steps, {ROUNDS} runs of {}, {repeated} repeated after a disturbance; accuracy on {} held-out samples after them; seed {}",
+        "measured: median of {} steps, {ROUNDS} runs of {}, {} repeated after a disturbance; accuracy on {} held-out samples after them; seed {}",
         span(rows.iter().map(|row| ROUNDS * row.steps)),
         span(rows.iter().map(|row| row.steps)),
+        trained.repeated,
         held_out.len(),
         experiment.seed
     ));
     Ok(Some(Comparison { rows, notes, compared }))
 }
 
-/// Measures what the first batch needs and shows its predictions, so that a first figure is there early; returns what is
-/// known by then.
-fn first_predictions(
-    experiment: &Experiment,
-    train: &Dataset,
-    asked: &Asked<'_>,
-    basis: (Option<Kept>, Option<MeasuredMessages>),
-    quiet: &mut Quiet,
-    note: &mut impl FnMut(&str),
-) -> Result<Kept, Failure> {
-    let configurations = experiment.configurations()?;
-    let found = ground::ground((experiment, &configurations, train), asked, basis, quiet, note)?;
-    for row in predict_all(experiment, &found, Vec::new())?.rows {
-        let (setting, step_ms, rate) = (&row.setting, row.step_time_s * 1e3, row.images_per_s);
-        let (ranks, batch, algorithm) = (setting.ranks, setting.batch_per_rank, &setting.algorithm);
-        note(&format!("predicted: {ranks} ranks x {batch}, {algorithm}: {step_ms:.2} ms per step, {rate:.0} images/s"));
-    }
-    Ok(Kept { profile: found.site.profile, why: None })
-}
-
-/// The predictions of all configurations, for undisturbed runs as they are measured.
-fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) -> Result<Predictions, Failure> {
-    let Ground { site, notes: of_ground, .. } = ground;
-    site.check_device(experiment)?;
-    let setup = Setup::of(experiment, site, Default::default())?;
-    let mut compared: Vec<Compared> = Vec::new();
-    let undisturbed = Experiment { scenarios: Vec::new(), ..experiment.clone() };
-    let (rows, mut notes) = predict::rows(&undisturbed, site, &setup, |configuration, predicted| {
-        compared.push(Compared {
-            configuration: configuration.clone(),
-            program: predicted.program.clone(),
-            periodic: predicted.periodic.clone(),
-            prediction: predicted.prediction.clone(),
-            measured: Vec::new(),
-        });
-    })?;
-    notes.extend(of_ground.iter().cloned().chain(unlike));
-    if experiment.prepared().is_some() && setup.conditions.input.is_none() {
-        notes.push("reading and preparing samples takes no time here: no profile has measured it".to_owned());
-    }
-    for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.workers > 1) {
-        for note in job.algorithm.executed(job.workers) {
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
-    }
-    let pulse_s = site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| !ground.measured);
-    Ok(Predictions { rows, notes, compared, pulse_s, profile: site.profile.clone() })
-}
-
-/// Whether timing decides which learner trains on which batch, so that equal seeds give other weights.
-fn first_come(configuration: &Configuration) -> Result<bool, InputError> {
-    let averaging = configuration.program()?.averaging;
-    Ok(averaging.is_some_and(|averaging| averaging.assignment == Assignment::FirstCome))
-}
-
-/// Writes a report as JSON, creating the folder if needed.
-fn save<R: lockstep_report::Row>(path: &Path, report: &Report<R>) -> Result<(), InputError> {
-    make_place("out", path)?;
-    let text = report.render(lockstep_report::Format::Json);
-    write_atomically("out", path, |file| file.write_all(text.as_bytes()))
+/// How the machine's speed while training differed from that while calibrating, where it did.
+fn notes_on_quiet(quiet: &Quiet, farthest: f64) -> Vec<String> {
+    let drift = quiet.drift().map(|drift| {
+        let (change, how) = (100.0 * (drift - 1.0).abs(), if drift < 1.0 { "less" } else { "more" });
+        format!("a reference benchmark took {change:.0} % {how} time while training than while calibrating")
+    });
+    let disturbed = Quiet::disturbed(farthest).then(|| {
+        format!(
+            "training was disturbed: a reference benchmark beside it took up to {farthest:.1} times as long as while calibrating; \
+             quiet this machine and compare again"
+        )
+    });
+    drift.into_iter().chain(disturbed).collect()
 }
