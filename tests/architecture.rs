@@ -16,8 +16,8 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// For each package of the workspace, those of the workspace that it depends on, development included.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+/// For each package of the workspace, those of the workspace that it depends on, and those that only its tests do.
+fn dependencies() -> BTreeMap<String, [BTreeSet<String>; 2]> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
@@ -26,96 +26,48 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("metadata is JSON");
     let packages = metadata["packages"].as_array().expect("packages");
-    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
-    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let short = |value: &Value| value["name"].as_str().expect("a name").trim_start_matches("lockstep-").to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(short).collect();
     let of = |package: &Value| {
-        let all = package["dependencies"].as_array().expect("dependencies").iter().map(name);
-        all.filter(|dependency| ours.contains(dependency)).collect()
+        let all = package["dependencies"].as_array().expect("dependencies");
+        [false, true].map(|tests| {
+            let kind = all.iter().filter(|dependency| (dependency["kind"] == "dev") == tests);
+            let is_ours =
+                |dependency: &&Value| dependency["name"].as_str().is_some_and(|name| name.starts_with("lockstep-"));
+            kind.filter(is_ours).map(short).filter(|name| ours.contains(name)).collect()
+        })
     };
-    packages.iter().map(|package| (name(package), of(package))).collect()
+    packages.iter().map(|package| (short(package), of(package))).collect()
 }
 
 #[test]
 fn crates_depend_in_one_direction() {
+    // Each crate, what it depends on, and what only its tests do.
     let expected = [
+        ("topology", "", ""),
+        ("machines", "topology", ""),
+        ("models", "topology", ""),
+        ("readers", "topology models", ""),
+        ("report", "topology models", "readers"),
+        ("experiment", "topology models readers report", ""),
+        ("sim", "topology models", "readers"),
+        ("predict", "topology models report experiment sim", ""),
+        ("papers", "topology models readers report experiment sim predict", ""),
+        ("data", "topology models", ""),
+        ("exec", "topology models data", "readers"),
+        ("cuda", "topology models exec", "readers data"),
+        ("measure", "topology models report experiment exec cuda", "readers"),
+        ("lab", "topology report", ""),
         (
             "lockstep",
-            vec![
-                "lockstep-topology",
-                "lockstep-machines",
-                "lockstep-models",
-                "lockstep-readers",
-                "lockstep-report",
-                "lockstep-experiment",
-                "lockstep-sim",
-                "lockstep-predict",
-                "lockstep-papers",
-                "lockstep-exec",
-                "lockstep-data",
-                "lockstep-cuda",
-                "lockstep-measure",
-                "lockstep-lab",
-            ],
+            "topology machines models readers report experiment sim predict papers exec data cuda measure lab",
+            "",
         ),
-        ("lockstep-lab", vec!["lockstep-topology", "lockstep-report"]),
-        (
-            "lockstep-measure",
-            vec![
-                "lockstep-topology",
-                "lockstep-models",
-                "lockstep-readers",
-                "lockstep-report",
-                "lockstep-experiment",
-                "lockstep-exec",
-                "lockstep-cuda",
-            ],
-        ),
-        (
-            "lockstep-papers",
-            vec![
-                "lockstep-topology",
-                "lockstep-models",
-                "lockstep-readers",
-                "lockstep-report",
-                "lockstep-experiment",
-                "lockstep-sim",
-                "lockstep-predict",
-            ],
-        ),
-        (
-            "lockstep-predict",
-            vec!["lockstep-topology", "lockstep-models", "lockstep-report", "lockstep-experiment", "lockstep-sim"],
-        ),
-        ("lockstep-report", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
-        (
-            "lockstep-experiment",
-            vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-report", "lockstep-sim"],
-        ),
-        ("lockstep-sim", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
-        (
-            "lockstep-cuda",
-            vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-exec", "lockstep-data"],
-        ),
-        ("lockstep-exec", vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-data"]),
-        ("lockstep-data", vec!["lockstep-topology", "lockstep-models"]),
-        ("lockstep-readers", vec!["lockstep-topology", "lockstep-models"]),
-        ("lockstep-models", vec!["lockstep-topology"]),
-        ("lockstep-machines", vec!["lockstep-topology"]),
-        ("lockstep-topology", vec![]),
-        (
-            "lockstep-benches",
-            vec![
-                "lockstep-topology",
-                "lockstep-models",
-                "lockstep-readers",
-                "lockstep-sim",
-                "lockstep-exec",
-                "lockstep-data",
-            ],
-        ),
+        ("benches", "topology models readers sim exec data", ""),
     ];
-    let expected: BTreeMap<String, BTreeSet<String>> =
-        expected.into_iter().map(|(name, on)| (name.to_owned(), on.into_iter().map(str::to_owned).collect())).collect();
+    let set = |names: &str| names.split_whitespace().map(str::to_owned).collect();
+    let expected: BTreeMap<String, [BTreeSet<String>; 2]> =
+        expected.into_iter().map(|(name, on, tests)| (name.to_owned(), [set(on), set(tests)])).collect();
     assert_eq!(dependencies(), expected);
 }
 

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{OnLoad, RunOptions, run};
-use lockstep_models::{Assignment, Claim, Job, Mesh, Op, Pools, Program, SampleForm, Span, Timeline, TransformAt};
-use lockstep_sim::{Conditions, CopiedBy, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, simulate};
+use lockstep_models::{
+    Assignment, Claim, CopiedBy, Input, Job, Mesh, Op, Pools, Program, SampleForm, SampleSource, Span, Timeline,
+    TransformAt,
+};
+use lockstep_sim::{Conditions, NetworkModel, Platform, Roofline, SimOptions, simulate};
 use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 use proptest::prelude::*;
 

@@ -19,6 +19,7 @@ mod formula;
 pub mod graph;
 mod held;
 mod input_wait;
+mod jitter;
 pub mod layer;
 mod layer_id;
 mod layout;
@@ -47,6 +48,7 @@ mod span;
 mod step_numbers;
 mod straggling;
 mod strategy;
+mod supply;
 mod task;
 mod timeline;
 mod totals;
@@ -68,6 +70,7 @@ pub use devices::DeviceRates;
 pub use driver::{AccuracyMonitor, Claim, ClaimAnswer, Decision, Driver, Observation, Pools, RunControl, Target};
 pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
 pub use graph::{Graph, LayoutChange, LayoutRow};
+pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
     Scale, Shape, Work, samples_per_group,
@@ -95,6 +98,7 @@ pub use span::Span;
 pub use step_numbers::{SgdStep, StepNumbers};
 pub use straggling::straggling_s;
 pub use strategy::{Bucket, Job, Shard, Strategy};
+pub use supply::{CopiedBy, Input, SampleSource, SetPerNode, missed_share};
 pub use task::{After, Exchange, Op, Phase, SampleMove, Stream, Task, TaskId};
 pub use timeline::{INPUT_WAIT, Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};

@@ -1,11 +1,9 @@
 //! `Conditions`: states disturbances of a run, apart from program and platform, so that the same job can be predicted
 //! with and without them.
 
+use lockstep_models::{Input, Jitter};
 use lockstep_topology::Time;
 use lockstep_topology::cluster::{DeviceId, HostId};
-
-use crate::input::Input;
-use crate::noise::Jitter;
 
 /// What disturbs a run.
 #[derive(Debug, Clone, PartialEq, Default)]

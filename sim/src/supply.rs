@@ -2,7 +2,7 @@
 //!
 //! A shuffle of nodes' memory that no program contains is spread over the loads between two shuffles, in equal parts.
 
-use lockstep_models::{Op, Program, TransformAt};
+use lockstep_models::{CopiedBy, Input, Op, Program, SampleSource, SetPerNode, TransformAt};
 use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Hosting, HostingRule, InputError, Limits, Placement};
 use lockstep_topology::{PlacementRule, Rank, Time};
@@ -13,7 +13,6 @@ use crate::costs::Cost;
 use crate::engine::Job;
 use crate::error::SimError;
 use crate::fluid::Fluid;
-use crate::input::{CopiedBy, Input, SampleSource, SetPerNode};
 use crate::machine::{Resources, Upload};
 use crate::platform::Platform;
 

@@ -18,7 +18,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_report::output::make_place;
 use lockstep_report::{Format, Report};
-use lockstep_sim::{Fit, fits};
+use lockstep_models::{Fit, fits};
 use lockstep_topology::InputError;
 
 use super::flags::positive;

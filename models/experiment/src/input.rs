@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use lockstep_sim::{CopiedBy, Input, SampleSource};
+use lockstep_models::{CopiedBy, Input, SampleSource};
 use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 

@@ -1,6 +1,6 @@
 //! `[noise]`: reads the distributions of what varies, and the number of trials.
 
-use lockstep_sim::{Distribution, Family, Jitter};
+use lockstep_models::{Distribution, Family, Jitter};
 use lockstep_topology::{InputError, Time};
 
 use crate::identity::Identity;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockstep_models::memory::{Plan, Reuse};
-use lockstep_models::{Job, Model, Pass, Strategy};
-use lockstep_sim::{CollectiveRun, Platform, Roofline, SetPerNode, SimError};
+use lockstep_models::{Job, Model, Pass, SetPerNode, Strategy};
+use lockstep_sim::{CollectiveRun, Platform, Roofline, SimError};
 use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::document::{Entry, Table};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};

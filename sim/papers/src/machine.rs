@@ -7,8 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lockstep_models::{Phase, Program, Strategy};
-use lockstep_sim::{Cost, Costs, Distribution, Family, MessageCost, Pair};
+use lockstep_models::{Distribution, Family, Phase, Program, Strategy};
+use lockstep_sim::{Cost, Costs, MessageCost, Pair};
 use lockstep_topology::Time;
 use lockstep_topology::cluster::{Device, Route};
 
@@ -243,8 +243,8 @@ mod tests {
             let before = Experiment::parse("e.toml", &text(strategy, source)).unwrap();
             let after = fed(&before, &machine).input.unwrap();
             let latency = match after.input().unwrap().source {
-                lockstep_sim::SampleSource::Files { latency, .. } => latency,
-                lockstep_sim::SampleSource::Memory { .. } => Time::ZERO,
+                lockstep_models::SampleSource::Files { latency, .. } => latency,
+                lockstep_models::SampleSource::Memory { .. } => Time::ZERO,
             };
             (latency.as_secs_f64(), after.callback().as_secs_f64())
         };

@@ -221,10 +221,11 @@ fn a_fit_recovers_the_parameters_of_its_rows() {
 /// The last of eight ranks whose hosts vary, compared with the simulator's own draws for every rank and step.
 #[test]
 fn jitter_of_hosts_equals_that_of_drawn_steps() {
+    use lockstep_models::{Distribution, Family, Jitter};
     use lockstep_predict::Setup;
     use lockstep_predict::Site;
     use lockstep_predict::predict;
-    use lockstep_sim::{Distribution, Family, Jitter, NetworkModel};
+    use lockstep_sim::NetworkModel;
     let text = "name = \"e\"\nmodel = \"resnet-32\"\ncluster = \"ethernet-gpu-8\"\nranks = 8\nbatch_per_rank = 512\nbucket = \"whole\"\n";
     let experiment = Experiment::parse("e.toml", text).unwrap();
     let site = Site::open(&experiment, None).unwrap();

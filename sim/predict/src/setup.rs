@@ -1,7 +1,7 @@
 //! `Setup`: states how an experiment is predicted: network, noise and trials.
 
-use lockstep_models::{READ_AHEAD, SampleForm, TransformAt};
-use lockstep_sim::{Conditions, CopiedBy, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, fits};
+use lockstep_models::{CopiedBy, Input, Jitter, READ_AHEAD, SampleForm, SampleSource, TransformAt, fits};
+use lockstep_sim::{Conditions, NetworkModel, Platform, SimOptions};
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
 use crate::site::Site;

@@ -1,11 +1,11 @@
 //! Models input as activities: a host's storage, its decoding threads, and the route from its CPU to a device.
 
+use lockstep_models::Input;
 use lockstep_topology::cluster::{Device, DeviceKind, Sharing};
 use lockstep_topology::{InputError, Time};
 
 use super::{Part, Resources};
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
-use crate::input::Input;
 use crate::platform::NetworkModel;
 
 /// The transfer of a batch from its host's CPU to a device.

@@ -1,14 +1,13 @@
 //! Tests input pipelines end to end: the slowest stage decides, prefetching hides the others, and the answer
 //! names the stage.
 
-use lockstep_models::Op;
+use lockstep_models::{CopiedBy, Input, Op, SampleSource, SetPerNode, missed_share};
 use lockstep_topology::{Bandwidth, Bytes};
 
 use super::world::tree;
 use super::*;
 use crate::answer::bound;
-use crate::input::missed_share;
-use crate::{Conditions, CopiedBy, Input, SampleSource, SetPerNode, shuffle_time};
+use crate::{Conditions, shuffle_time};
 
 /// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };

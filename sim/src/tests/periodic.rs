@@ -1,9 +1,8 @@
 //! Tests that work between steps takes the times of its closed forms.
 
-use lockstep_models::{Periodic, PeriodicSpan};
+use lockstep_models::{Periodic, PeriodicSpan, SetPerNode};
 
 use super::*;
-use crate::input::SetPerNode;
 use crate::{ASSUMED_STORAGE_BYTES_PER_S, shuffle_time, simulate_periodic};
 
 /// Without running statistics.

@@ -1,14 +1,14 @@
 //! Tests input as tasks: the period of a rank whose batches are read and decoded ahead is that of the slowest stage,
 //! and of all stages over the batches in flight.
 
-use lockstep_models::{Op, TransformAt};
+use lockstep_models::{CopiedBy, Input, Op, SampleSource, TransformAt};
 use lockstep_topology::{Bandwidth, Bytes, Cluster};
 use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
+use crate::Conditions;
 use crate::answer::bound;
-use crate::{Conditions, CopiedBy, Input, SampleSource};
 
 /// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };

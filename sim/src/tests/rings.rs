@@ -1,12 +1,12 @@
 //! Compares rings that are computed without events for a while with the same rings message by message.
 
-use lockstep_models::{Bucket, random_model};
+use lockstep_models::{Bucket, CopiedBy, Input, SampleSource, random_model};
 use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
+use crate::Conditions;
 use crate::engine::worked_out;
-use crate::{Conditions, CopiedBy, Input, SampleSource};
 
 /// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every
 /// second rank.

@@ -2,7 +2,9 @@
 //! closed forms.
 
 use super::*;
-use crate::{Conditions, Distribution, Family, Jitter};
+use lockstep_models::{Distribution, Family, Jitter};
+
+use crate::Conditions;
 
 fn of(family: Family, mean: f64, cv: f64) -> Option<Distribution> {
     Some(Distribution::of_moments(family, mean, cv).expect("a member"))

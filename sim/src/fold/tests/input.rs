@@ -1,12 +1,11 @@
 //! Tests input tasks: ranks of a host share its storage, its threads and the links of its devices, and equal ones are
 //! simulated once.
 
-use lockstep_models::{StageCut, TransformAt};
+use lockstep_models::{CopiedBy, Input, SampleSource, StageCut, TransformAt};
 use lockstep_topology::{Bandwidth, Cluster, HostingRule, Time};
 
 use super::*;
 use crate::tests::world::tree;
-use crate::{CopiedBy, Input, SampleSource};
 
 /// Each stage takes some microseconds for a batch of eight, as the models of these tests do; threads are late.
 fn input(prefetch: u32) -> Input {

@@ -4,10 +4,15 @@
 //! for all its work ever. A message varies in its delay in seconds and in a factor on its bytes, as with retransmitted
 //! packets.
 
+mod distribution;
+mod draw;
+mod fit;
+
 use lockstep_topology::Time;
 
-use super::Distribution;
-use super::draw::{What, uniform};
+pub use distribution::{Distribution, Family};
+use draw::{What, uniform};
+pub use fit::{Fit, fits};
 
 /// Distributions of what varies; without any nothing does.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -42,18 +47,18 @@ impl Jitter {
     }
 
     /// The factor on the `run`-th run of `task` on `rank`.
-    pub(crate) fn kernel(&self, trial: u32, rank: u32, task: u32, run: u64) -> f64 {
+    pub fn kernel(&self, trial: u32, rank: u32, task: u32, run: u64) -> f64 {
         self.draw(self.kernel, trial, What::Kernel, (rank, task), run).unwrap_or(1.0)
     }
 
     /// The factor on all work of `rank` in `iteration`.
-    pub(crate) fn of_step(&self, trial: u32, rank: u32, iteration: u32) -> f64 {
+    pub fn of_step(&self, trial: u32, rank: u32, iteration: u32) -> f64 {
         let step = self.draw(self.step, trial, What::Step, (rank, 0), u64::from(iteration)).unwrap_or(1.0);
         step * self.draw(self.rank, trial, What::Rank, (rank, 0), 0).unwrap_or(1.0)
     }
 
     /// The delay of the `index`-th message between two ranks, and the factor on its bytes.
-    pub(crate) fn message(&self, trial: u32, from: u32, to: u32, index: u64) -> (Time, f64) {
+    pub fn message(&self, trial: u32, from: u32, to: u32, index: u64) -> (Time, f64) {
         let late = self.draw(self.latency, trial, What::Latency, (from, to), index).unwrap_or(0.0);
         let bytes = self.draw(self.bandwidth, trial, What::Bandwidth, (from, to), index).unwrap_or(1.0);
         (Time::from_secs_f64(late), bytes)

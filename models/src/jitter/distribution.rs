@@ -92,7 +92,7 @@ impl Distribution {
     /// A mean that is not positive and finite, or a variation that the family does not have.
     ///
     /// ```
-    /// use lockstep_sim::{Distribution, Family};
+    /// use lockstep_models::{Distribution, Family};
     /// let tail = Distribution::of_moments(Family::Exponential, 1.5, 1.0 / 3.0).unwrap(); // at least 1, then 0.5 more
     /// assert!((tail.quantile(1.0 - (-2.0f64).exp()) - 2.0).abs() < 1e-12);
     /// ```

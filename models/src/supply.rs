@@ -73,7 +73,7 @@ pub enum CopiedBy {
 ///
 /// Between place u of an epoch and v of the next (as shares) 1 − u·(1 − v) of the set is read, counted once. A sample
 /// is still cached if that is less than c: with probability c + (1 − c)·ln(1 − c), about c²/2.
-pub(crate) fn missed_share(cached: f64) -> f64 {
+pub fn missed_share(cached: f64) -> f64 {
     let left = 1.0 - cached;
     if left > 0.0 { left * (1.0 - libm::log(left)) } else { 0.0 }
 }
@@ -93,7 +93,7 @@ impl Input {
     }
 
     /// Seconds of the storage for `samples` samples.
-    pub(crate) fn stored_s(&self, samples: u32) -> f64 {
+    pub fn stored_s(&self, samples: u32) -> f64 {
         match &self.source {
             SampleSource::Files { bandwidth, .. } => {
                 self.missed() * f64::from(samples) * self.sample_bytes.0 as f64 / bandwidth.bytes_per_s()
@@ -104,7 +104,7 @@ impl Input {
 
     /// Seconds of threads for them, with or without transforming, and the share of that in which a thread is on a core:
     /// during a request's latency it waits.
-    pub(crate) fn threads_s(&self, samples: u32, transforms: bool) -> (f64, f64) {
+    pub fn threads_s(&self, samples: u32, transforms: bool) -> (f64, f64) {
         let latency = match &self.source {
             SampleSource::Files { latency, .. } => self.missed() * latency.as_secs_f64(),
             SampleSource::Memory { .. } => 0.0,
@@ -116,7 +116,7 @@ impl Input {
     }
 
     /// Threads that work on batches of `samples` samples of one rank at a time: on as many batches as may be in flight.
-    pub(crate) fn threads_on(&self, samples: u32) -> u32 {
+    pub fn threads_on(&self, samples: u32) -> u32 {
         self.threads.min(samples.saturating_mul(self.prefetch.max(1))).max(1)
     }
 }
