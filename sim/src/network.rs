@@ -13,7 +13,7 @@ pub(crate) use connection::{Connections, Terms};
 pub(crate) use ports::TransmitQueue;
 
 use lockstep_topology::InputError;
-use lockstep_topology::cluster::{Route, Sharing};
+use lockstep_topology::cluster::{LinkKind, Route, Sharing};
 
 use crate::fluid::{ClassId, Fluid, Use};
 use crate::machine::Resources;
@@ -35,17 +35,23 @@ pub(crate) struct Pace {
     pub(crate) cap: f64,
     /// Bytes of the wires' payload that each of its own takes.
     load: f64,
+    /// The same of links of PCI Express.
+    load_of_pcie: f64,
     /// The part of that which it takes of links with bursts.
     of_bursts: f64,
+    /// Whether the CPU's cores copy what passes a host's memory.
+    copied: bool,
 }
 
 impl Pace {
     /// All of it.
-    pub(crate) const OF_THE_ROUTE: Pace = Pace { cap: f64::INFINITY, load: 1.0, of_bursts: 1.0 };
+    pub(crate) const OF_THE_ROUTE: Pace =
+        Pace { cap: f64::INFINITY, load: 1.0, load_of_pcie: 1.0, of_bursts: 1.0, copied: true };
 
     /// The limits of a protocol of NCCL.
     pub(crate) fn of(terms: &lockstep_topology::nccl::Terms) -> Pace {
-        Pace { cap: terms.channel.bytes_per_s(), load: terms.load, ..Pace::OF_THE_ROUTE }
+        let (cap, load, load_of_pcie) = (terms.channel.bytes_per_s(), terms.load, terms.load_of_pcie);
+        Pace { cap, load, load_of_pcie, copied: false, ..Pace::OF_THE_ROUTE }
     }
 
     /// The same with `share` of its load on links with bursts.
@@ -92,14 +98,16 @@ impl<F: Fluid> Resources<'_, F> {
     pub(crate) fn sharing(
         &mut self,
         route: &Route,
-        Pace { cap, load, of_bursts }: Pace,
+        Pace { cap, load, load_of_pcie, of_bursts, copied }: Pace,
         taps: &[Use],
     ) -> Result<ClassId, InputError> {
         let mut cap = route.transport.cap.map_or(cap, |own| own.bytes_per_s().min(cap));
         let mut uses = Vec::with_capacity(route.links.len() + 2);
         for id in &route.links {
             let link = self.platform.cluster.link(*id);
+            let load = if link.kind == LinkKind::Pcie { load_of_pcie } else { load };
             match link.sharing {
+                Sharing::PerTransfer if !copied => {}
                 Sharing::PerTransfer => cap = cap.min(link.payload().bytes_per_s()),
                 Sharing::Shared if link.protocol.burst.is_none() => {
                     uses.push(Use { resource: self.wire(link)?, per_speed: load });

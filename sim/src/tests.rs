@@ -11,6 +11,7 @@ mod gpus;
 mod hybrid;
 mod input;
 mod learners;
+mod nccl_rings;
 mod nearest;
 mod networks;
 mod noise;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use super::group::Group;
 use super::lanes::Lanes;
@@ -130,6 +131,8 @@ pub(super) enum Value {
     Nccl(Request),
     /// A protocol of messages; `None` where it is omitted.
     Protocol(Option<Wire>),
+    /// The members in the order of each channel.
+    Orders(Arc<[Vec<u32>]>),
 }
 
 /// The task of an algorithm.
@@ -341,6 +344,7 @@ impl fmt::Display for Algorithm {
             Value::Algorithm(inner) => write!(f, ":{inner}"),
             Value::Nccl(request) => write!(f, "{request}"),
             Value::Protocol(None) => Ok(()),
+            Value::Orders(orders) => write!(f, ":{}", orders.len()),
             Value::Protocol(Some(Wire { protocol, .. })) => write!(f, ":{protocol}"),
         })
     }

@@ -14,12 +14,15 @@ mod fabric;
 mod generation;
 mod machine;
 mod method;
+mod orders;
 mod pace;
+mod paths;
 mod request;
 mod search;
 #[cfg(test)]
 mod tests;
 mod time;
+mod way;
 mod wire;
 
 pub use carried::Carried;

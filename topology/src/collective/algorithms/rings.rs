@@ -8,9 +8,11 @@
 //! crossing of each channel changes rails.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::prelude::*;
 use super::zigzag;
+use crate::nccl::{NcclProtocol, Wire};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "rings",
@@ -40,24 +42,74 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
+/// Rings along orders that a search of the cluster has found; not written on the command line, which has no cluster.
+static ALONG: Entry = Entry {
+    name: "rings-along",
+    serves: ENTRY.serves,
+    lanes: |call| {
+        let orders = call.algorithm.values.iter().find_map(|value| match value {
+            Value::Orders(orders) if orders.iter().all(|order| is_order(order, call.members())) => Some(orders),
+            _ => None,
+        });
+        let orders = orders.ok_or_else(|| call.refuse("needs an order of all members for each channel"))?;
+        Ok(Box::new(Rings {
+            group: call.group.clone(),
+            channels: orders.len() as u32,
+            order: Order::Given(orders.clone()),
+            reduce: *call.collective != Collective::AllGather,
+            gather: *call.collective != Collective::ReduceScatter,
+        }))
+    },
+    ..Entry::PLAIN
+};
+
+/// Whether `order` has each of `members` members once.
+fn is_order(order: &[u32], members: u32) -> bool {
+    let distinct: std::collections::BTreeSet<_> = order.iter().collect();
+    order.len() == members as usize && distinct.len() == order.len() && order.iter().all(|member| *member < members)
+}
+
+impl Algorithm {
+    /// A ring on each of some channels, along an order of all members of its own, with messages of a protocol or plain
+    /// ones.
+    ///
+    /// ```
+    /// use lockstep_topology::{Algorithm, Collective, Group, Schedule};
+    /// let rings = Algorithm::rings_along(vec![vec![0, 1, 2, 3], vec![0, 2, 1, 3]], None);
+    /// let schedule = Schedule::new(&Collective::AllReduce, &rings, &Group::flat(4), 64, 0).unwrap();
+    /// assert_eq!((schedule.lanes(), schedule.lane(0, 1).next().unwrap().peer), (2, 2));
+    /// ```
+    pub fn rings_along(orders: Vec<Vec<u32>>, protocol: Option<NcclProtocol>) -> Algorithm {
+        let wire = protocol.map(|protocol| Wire { method: Method::Ring, protocol });
+        Algorithm::new(&ALONG, [Value::Orders(orders.into()), Value::Protocol(wire)])
+    }
+}
+
 /// The orders of members on the channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Order {
     /// Neighbours in a node, from a member of its own on each channel.
     Rails,
     /// Orders that share few links of a node whose members are all linked with each other.
     Links,
+    /// Given ones.
+    Given(Arc<[Vec<u32>]>),
 }
 
 impl Order {
     /// The number of channels that use all links, or all rails.
-    pub(super) fn channels(self, group: &Group) -> u32 {
+    pub(super) fn channels(&self, group: &Group) -> u32 {
         let (_, largest) = group.sizes();
         if group.node_count() > 1 { largest } else { (2 * ((largest - 1) / 2)).max(1) }
     }
 
     /// The position of `member` in the order of `channel`; with `back`, the member at the position `member`.
-    fn place(self, group: &Group, channel: u32, member: u32, back: bool) -> u32 {
+    fn place(&self, group: &Group, channel: u32, member: u32, back: bool) -> u32 {
+        if let Order::Given(orders) = self {
+            let order = &orders[channel as usize % orders.len()];
+            let place = if back { None } else { order.iter().position(|other| *other == member) };
+            return place.map_or_else(|| order[member as usize % order.len()], |place| place as u32);
+        }
         let node = group.node_of(member);
         let (start, size) = group.extent(node);
         let (local, first) = (member - start, channel % size);
@@ -68,10 +120,10 @@ impl Order {
             // Backwards, so that what leaves on a rail enters on the same one.
             (Order::Links, false) if back => zigzag::member(first, size - 1 - local, size),
             (Order::Links, false) => size - 1 - zigzag::position(first, local, size),
-            (Order::Rails, true) if back => (local + first) % size,
-            (Order::Rails, true) => (local + size - first) % size,
+            (Order::Rails | Order::Given(_), true) if back => (local + first) % size,
+            (Order::Rails | Order::Given(_), true) => (local + size - first) % size,
             // From the member before the channel's own, downwards; this mirror is its own inverse.
-            (Order::Rails, false) => (first + 2 * size - 1 - local) % size,
+            (Order::Rails | Order::Given(_), false) => (first + 2 * size - 1 - local) % size,
         };
         start + place
     }
@@ -115,14 +167,15 @@ impl Rings {
 impl Lanes for Rings {
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let (group, channel, members) = (self.group.clone(), split.group(index), self.group.members());
-        let (reduce, gather, whole, order) = (self.reduce, self.gather, self.is_allreduce(), self.order);
+        let (reduce, gather, whole, order) = (self.reduce, self.gather, self.is_allreduce(), self.order.clone());
+        let along = order.clone();
         let (extent, split) = (split.extent(index), *split);
         let block = move |group: &Group, place: u32| -> Range<u64> {
             if whole {
                 let part = shard(extent.end - extent.start, members.into(), place.into());
                 return extent.start + part.start..extent.start + part.end;
             }
-            let owner = order.place(group, channel, place, true);
+            let owner = along.place(group, channel, place, true);
             piece(shard(split.elements, members.into(), owner.into()), split.groups * split.chunks, index)
         };
         let place = order.place(&group, channel, member, false);
@@ -167,7 +220,7 @@ impl Lanes for Rings {
         let extents = if self.is_allreduce() { (split.groups * split.chunks).max(1) } else { 1 };
         let multiple = extents.saturating_mul(members);
         let (nodes, (smallest, size)) = (self.group.node_count(), self.group.sizes());
-        match smallest == size {
+        match smallest == size && !matches!(self.order, Order::Given(_)) {
             true if nodes == 1 && self.order == Order::Links && size > 2 => (Permutations::Identity, 1),
             true if nodes == 1 || size == 1 => (Permutations::Rotations { unit: 1 }, multiple),
             true if nodes.is_multiple_of(2) && nodes > 2 => (Permutations::Rotations { unit: 2 * size }, multiple),

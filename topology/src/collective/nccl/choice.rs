@@ -111,6 +111,9 @@ fn serves(
             Err("nvls alone does not leave a node where no switch of the network sums: use nvls-tree".to_owned())
         }
         Method::NvlsTree if machine.nodes == 1 => Err("nvls-tree is for several nodes: use nvls".to_owned()),
+        _ if protocol == NcclProtocol::Ll128 && machine.by_pcie => {
+            Err("ll128 needs NVLinks between all GPUs of a node's rings: use ll or simple".to_owned())
+        }
         _ if protocol == NcclProtocol::Ll128 && machine.nodes > 1 && machine.network != Network::Rdma => {
             Err("ll128 needs a network that keeps the order of bytes: use ll or simple".to_owned())
         }
@@ -152,7 +155,7 @@ fn expect(
         bus * ranks / steps
     };
     let version = request.version;
-    let intra = figures::step(version, Hop::NvLink, method, protocol);
+    let intra = figures::step(version, machine.hop(), method, protocol);
     let inter = figures::step(version, Hop::Network, method, protocol);
     let levels = f64::from(machine.nodes.ilog2());
     let rooted = matches!(call.collective, Collective::Broadcast { .. } | Collective::Reduce { .. });

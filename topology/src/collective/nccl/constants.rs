@@ -9,8 +9,10 @@ use super::{Generation, Method, NcclProtocol, Version};
 /// The kinds of links in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hop {
-    /// Between GPUs of a node.
+    /// Between GPUs of a node by NVLink.
     NvLink,
+    /// Between GPUs of a node by PCI Express.
+    Pcie,
     /// Between nodes.
     Network,
 }
@@ -40,8 +42,11 @@ pub(super) fn step(version: Version, hop: Hop, method: Method, protocol: NcclPro
         (Hop::NvLink, Method::Tree) => [if early { 0.52 } else { 0.6 }, 1.25, if short { 4.0 } else { 28.0 }],
         (Hop::NvLink, Method::Ring) => [if early { 0.47 } else { 0.6 }, 1.9, 3.4],
         (Hop::NvLink, Method::Nvls | Method::NvlsTree) => [0.0, 0.0, if minor < 21 { 23.0 } else { 25.0 }],
-        (Hop::NvLink, Method::Pat) => [0.0; 3],
+        (Hop::NvLink | Hop::Pcie, Method::Pat) => [0.0; 3],
         (Hop::NvLink, Method::Pairs) => [0.6, 1.9, 3.4],
+        (Hop::Pcie, Method::Tree) => [1.0, 1.9, if short { 4.0 } else { 28.0 }],
+        (Hop::Pcie, Method::Ring | Method::Pairs) => [1.0, 2.5, 5.7],
+        (Hop::Pcie, Method::Nvls | Method::NvlsTree) => [0.0; 3],
         (Hop::Network, Method::Tree) => [5.0, 8.5, if short { 14.0 } else { 28.0 }],
         (Hop::Network, Method::Ring) => [2.7, 4.0, if early { 9.6 } else { 14.0 }],
         (Hop::Network, Method::Nvls) => [0.0, 0.0, 18.0],

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::graph::NodeIndex;
 
-use super::{FabricShare, Generation};
+use super::constants::Hop;
+use super::orders::Hops;
+use super::paths::{self, Inside, Outside};
+use super::{FabricShare, Generation, pace};
 use crate::cluster::{Cluster, Device, DeviceId, DeviceKind, GpuSpec, HostId, LinkKind, Stack, VertexKind};
 use crate::{Bandwidth, InputError, Time};
 
@@ -28,13 +31,18 @@ pub struct NcclMachine {
     pub nodes: u32,
     /// The generation of the GPUs.
     pub generation: Generation,
-    /// Line rate of a GPU's NVLinks to the others of its node, in one direction; `None` for a single GPU a node.
+    /// Line rate of a GPU's links to the others of its node that rings use, in one direction, in NVLinks' terms: all
+    /// NVLinks to a switch, else what reaches the rate of the rings that are found; `None` for a single GPU a node.
     pub nvlink: Option<Bandwidth>,
+    /// The same for sends to all others of the node at once.
+    pub pairs: Option<Bandwidth>,
+    /// Whether rings take other links than NVLinks inside a node.
+    pub by_pcie: bool,
     /// Whether they end in a switch that sums (NVSwitch of Hopper and later).
     pub nvswitch: bool,
     /// NICs of a node that its ranks use.
     pub nics: u32,
-    /// Payload of one of them in one direction; `None` on one node.
+    /// Payload of one of them in one direction, or less where another wire on the way is narrower; `None` on one node.
     pub nic: Option<Bandwidth>,
     /// From a GPU to one of another node, the latency of the links alone.
     pub latency: Time,
@@ -48,8 +56,7 @@ pub struct NcclMachine {
 
 impl NcclMachine {
     /// The machine that NCCL sees in `devices` of `cluster`, a rank on each in this order; `None` for a single rank,
-    /// where a device is no GPU of a known generation, for several generations, ranks that share a GPU, and GPUs of a
-    /// node without NVLink.
+    /// where a device is no GPU of a known generation, for several generations, and ranks that share a GPU.
     ///
     /// # Errors
     /// GPUs that cannot reach each other.
@@ -70,16 +77,32 @@ impl NcclMachine {
             nodes.entry(links.switch.map_or(Domain::Host(device.host), Domain::Switch)).or_default().push(*device);
         }
         let largest = nodes.values().map(Vec::len).max().unwrap_or(0);
-        if largest > 1 && nvlink <= 0.0 {
-            return Ok(None);
+        let shapes = shapes(cluster, &nodes);
+        let mut rings = Vec::new();
+        let (mut pairs, mut by_pcie) = (nvlink, false);
+        if !nvswitch && largest > 1 {
+            (nvlink, pairs) = (f64::MAX, f64::MAX);
+            for shape in &shapes {
+                let (inside, hops) = paths::inside(cluster, shape, generation)?;
+                if shape.len() > 1 {
+                    let share = pace::ring_share(generation);
+                    nvlink = nvlink.min(inside.rate / share);
+                    pairs = pairs.min(inside.pairs / share);
+                    by_pcie |= !inside.nvlink;
+                }
+                rings.push((inside, hops));
+            }
         }
         let first = nodes.values().next().map_or(&[][..], Vec::as_slice);
         let last = nodes.values().next_back().map_or(&[][..], Vec::as_slice);
+        let rate = |bytes: f64| Bandwidth::new(bytes).filter(|_| largest > 1);
         let mut machine = NcclMachine {
             ranks: devices.len() as u32,
             nodes: nodes.len() as u32,
             generation,
-            nvlink: Bandwidth::new(nvlink).filter(|_| largest > 1),
+            nvlink: rate(nvlink),
+            pairs: rate(pairs),
+            by_pcie,
             nvswitch,
             nics: 0,
             nic: None,
@@ -96,9 +119,7 @@ impl NcclMachine {
                 Stack::Efa => Network::Efa,
                 _ => Network::Sockets,
             };
-            let (nics, rate) = nics(cluster, first);
-            machine.nics = nics.max(1);
-            machine.nic = if nics == 0 { Some(route.transport.rate) } else { rate };
+            machine.connect(cluster, &nodes, &shapes, &rings)?;
             let hosts: BTreeMap<HostId, u32> = (0..)
                 .zip(nodes.values())
                 .flat_map(|(node, of)| of.iter().map(move |device| (device.host, node)))
@@ -108,14 +129,85 @@ impl NcclMachine {
         Ok(Some(machine))
     }
 
+    /// The order of `devices`, by their positions, on each channel of rings that the search finds; `None` as in
+    /// [`NcclMachine::of`], and where nodes have unlike numbers of ranks.
+    ///
+    /// ```
+    /// use lockstep_topology::{Cluster, nccl::NcclMachine};
+    /// let cluster = Cluster::load("dgx1-v100").unwrap();
+    /// let gpus: Vec<_> = cluster.devices()[1..9].iter().map(|gpu| gpu.id).collect();
+    /// let rings = NcclMachine::orders(&cluster, &gpus).unwrap().unwrap();
+    /// // Three cycles in both directions use all six NVLinks of each GPU.
+    /// assert_eq!(rings.len(), 6);
+    /// ```
+    ///
+    /// # Errors
+    /// GPUs that cannot reach each other.
+    pub fn orders(cluster: &Cluster, devices: &[DeviceId]) -> Result<Option<Vec<Vec<u32>>>, InputError> {
+        let Some(machine) = NcclMachine::of(cluster, devices, 1)? else { return Ok(None) };
+        let own: BTreeSet<DeviceId> = devices.iter().copied().collect();
+        let mut nodes: BTreeMap<Domain, Vec<u32>> = BTreeMap::new();
+        for (number, id) in (0..).zip(devices) {
+            let device = &cluster.devices()[id.0 as usize];
+            let switch = links(cluster, device, &own).switch;
+            nodes.entry(switch.map_or(Domain::Host(device.host), Domain::Switch)).or_default().push(number);
+        }
+        let nodes: Vec<Vec<u32>> = nodes.into_values().collect();
+        if nodes.iter().any(|node| node.len() != nodes[0].len()) {
+            return Ok(None);
+        }
+        let cycles = if machine.nvswitch {
+            vec![(0..nodes[0].len()).collect()]
+        } else {
+            let node = nodes[0].iter().map(|number| &cluster.devices()[devices[*number as usize].0 as usize]);
+            paths::inside(cluster, &node.collect::<Vec<_>>(), machine.generation)?.0.cycles
+        };
+        Ok(Some(paths::orders(&nodes, &cycles)))
+    }
+
+    /// Sets the NICs of a node and what they carry: the least of the nodes that are unlike.
+    fn connect(
+        &mut self,
+        cluster: &Cluster,
+        nodes: &BTreeMap<Domain, Vec<&Device>>,
+        shapes: &[&[&Device]],
+        rings: &[(Inside, Hops)],
+    ) -> Result<(), InputError> {
+        let all: Vec<&[&Device]> = nodes.values().map(Vec::as_slice).collect();
+        let mut least: Option<Outside> = None;
+        for (number, shape) in shapes.iter().enumerate() {
+            let there = all.iter().find(|node| node[0].id != shape[0].id).copied().unwrap_or(shape);
+            let inside = rings.get(number).map(|(inside, hops)| (inside, hops));
+            let found = paths::outside(cluster, [shape, there], inside, self.generation)?;
+            least = Some(least.filter(|least| least.rate <= found.rate).unwrap_or(found));
+        }
+        if let Some(Outside { nics, rate, payload }) = least {
+            self.nics = nics.max(1);
+            let each = rate / pace::NIC_SHARE / f64::from(self.nics);
+            // Without the rounding of an exact quotient, where NICs are the narrowest.
+            self.nic = Bandwidth::new(if (each / payload - 1.0).abs() < 1e-6 { payload } else { each });
+        }
+        Ok(())
+    }
+
     /// Ranks of a node, rounded up where nodes differ.
     pub fn per_node(&self) -> u32 {
         self.ranks.div_ceil(self.nodes.max(1))
     }
 
+    /// The kind of hops inside a node.
+    pub(super) fn hop(&self) -> Hop {
+        if self.by_pcie { Hop::Pcie } else { Hop::NvLink }
+    }
+
     /// NVLinks' line rate of a GPU in GB/s, 0 without.
     pub(super) fn line(&self) -> f64 {
         self.nvlink.map_or(0.0, |rate| rate.bytes_per_s() * 1e-9)
+    }
+
+    /// The same for sends to all others of a node.
+    pub(super) fn line_of_pairs(&self) -> f64 {
+        self.pairs.map_or(0.0, |rate| rate.bytes_per_s() * 1e-9)
     }
 
     /// Payload of all NICs of a node in GB/s in one direction; infinite on one node.
@@ -147,6 +239,34 @@ fn gpu(cluster: &Cluster, id: DeviceId) -> Option<(&Device, &GpuSpec)> {
     }
 }
 
+/// A node of each kind: by the number of its members, and by the links of the things of their hosts.
+fn shapes<'a>(cluster: &Cluster, nodes: &'a BTreeMap<Domain, Vec<&'a Device>>) -> Vec<&'a [&'a Device]> {
+    let mut parts: BTreeMap<HostId, Vec<(u32, u32, u64)>> = BTreeMap::new();
+    let graph = cluster.graph();
+    for index in graph.node_indices() {
+        let Some(host) = graph[index].host else { continue };
+        let Some(of) = cluster.hosts().get(host.0 as usize) else { continue };
+        // Numbers from the first thing of the host; a network's end counts alike everywhere.
+        let first = of.memory.0;
+        let links = graph.edges(index).map(|edge| cluster.link(*edge.weight())).map(|link| {
+            let inner = cluster.vertex(link.to).host == Some(host);
+            let to = if inner { link.to.0.wrapping_sub(first) } else { u32::MAX };
+            (link.from.0.wrapping_sub(first), to, link.bandwidth.bytes_per_s().to_bits())
+        });
+        parts.entry(host).or_default().extend(links);
+    }
+    let mut seen = BTreeSet::new();
+    let shape = |node: &Vec<&Device>| {
+        let places = node.iter().map(|device| {
+            let host = &cluster.hosts()[device.host.0 as usize];
+            device.vertex.0.wrapping_sub(host.memory.0)
+        });
+        let hosts: BTreeSet<HostId> = node.iter().map(|device| device.host).collect();
+        (places.collect::<Vec<_>>(), hosts.iter().map(|host| parts.get(host).cloned()).collect::<Vec<_>>())
+    };
+    nodes.values().filter(|node| seen.insert(shape(node))).map(Vec::as_slice).collect()
+}
+
 fn links(cluster: &Cluster, device: &Device, own: &BTreeSet<DeviceId>) -> NvLinks {
     let mut links = NvLinks { rate: 0.0, switch: None };
     let graph = cluster.graph();
@@ -165,31 +285,4 @@ fn links(cluster: &Cluster, device: &Device, own: &BTreeSet<DeviceId>) -> NvLink
         }
     }
     links
-}
-
-/// The NICs that the ranks `on` a node use, and the payload of the slowest: all of them where all GPUs of their hosts
-/// take part, else the same share of them.
-fn nics(cluster: &Cluster, on: &[&Device]) -> (u32, Option<Bandwidth>) {
-    let hosts: BTreeSet<HostId> = on.iter().map(|device| device.host).collect();
-    let (mut nics, mut slowest): (u32, Option<Bandwidth>) = (0, None);
-    let graph = cluster.graph();
-    for index in graph.node_indices() {
-        let vertex = &graph[index];
-        if vertex.kind != VertexKind::Nic || vertex.host.is_none_or(|host| !hosts.contains(&host)) {
-            continue;
-        }
-        let outward = graph.edges(index).map(|edge| cluster.link(*edge.weight()));
-        let networks = outward.filter(|link| matches!(link.kind, LinkKind::Ethernet | LinkKind::InfiniBand));
-        let rate =
-            networks.map(crate::cluster::Link::payload).reduce(|one, other| if one > other { one } else { other });
-        if let Some(rate) = rate {
-            nics += 1;
-            slowest = Some(slowest.map_or(rate, |least| if rate < least { rate } else { least }));
-        }
-    }
-    let is_gpu = |id: &&DeviceId| matches!(cluster.device(**id).map(|of| &of.kind), Some(DeviceKind::Gpu(_)));
-    let all: usize =
-        hosts.iter().map(|host| cluster.hosts()[host.0 as usize].devices.iter().filter(is_gpu).count()).sum();
-    let used = (u64::from(nics) * on.len() as u64).div_ceil(all.max(1) as u64);
-    (used as u32, slowest)
 }

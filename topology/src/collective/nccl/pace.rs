@@ -16,6 +16,16 @@ pub(super) fn ring_share(generation: Generation) -> f64 {
     }
 }
 
+/// The share of the line rate of PCI Express that copies reach below one root complex: 24.6 of 31.5 GB/s, as adapters of
+/// 200 Gbit/s do; NCCL itself counts 24.
+pub(super) const PCIE_SHARE: f64 = 0.78;
+
+/// The same between GPUs through a root complex: about 20 of 31.5 GB/s among four and eight A100 (fitted).
+pub(super) const PCIE_THROUGH_HOST: f64 = 0.64;
+
+/// The same from a GPU to a NIC, where one waits for the other with every message: 16 of 31.5 GB/s (fitted).
+pub(super) const NIC_THROUGH_HOST: f64 = 0.51;
+
 /// The limit of a channel: one thread block's copies (NCCL's own speeds of channels).
 pub(super) fn of_channel(generation: Generation) -> f64 {
     match generation {

@@ -56,7 +56,7 @@ fn ring(machine: &NcclMachine, request: &Request, call: &NcclCall<'_>, choice: &
         _ => (1.0, ranks - 1.0, nodes - 1.0),
     };
     let crossings = if machine.nodes == 1 { 0.0 } else { f64::min(crossings, steps) };
-    let inside = figures::step(request.version, Hop::NvLink, choice.method, choice.protocol);
+    let inside = figures::step(request.version, machine.hop(), choice.method, choice.protocol);
     let walk = (steps - crossings) * inside + crossings * across(machine, request, choice);
     // A channel of LL carries few bytes, so its threads are its limit: NCCL's own limit.
     let rate = match choice.protocol {
@@ -76,7 +76,7 @@ fn tree(machine: &NcclMachine, request: &Request, choice: &NcclChoice, kilobytes
     let inside = match choice.protocol {
         // The first chunk's step, and not the pipeline's, which some versions count.
         NcclProtocol::Simple => 4.0,
-        protocol => figures::step(request.version, Hop::NvLink, Method::Tree, protocol),
+        protocol => figures::step(request.version, machine.hop(), Method::Tree, protocol),
     };
     let outside = match choice.protocol {
         NcclProtocol::Simple => 14.0 + machine.latency.as_secs_f64() * 1e6,
@@ -141,7 +141,9 @@ fn chunk_kib(channels: u32, heads: u32, bytes: u64) -> u32 {
 fn pairs(machine: &NcclMachine, kilobytes: f64) -> f64 {
     let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
     let inside = match machine.nvlink {
-        Some(_) => (local - 1.0) / ranks / (machine.line() * pace::ring_share(machine.generation) * pace::PAIRS_SHARE),
+        Some(_) => {
+            (local - 1.0) / ranks / (machine.line_of_pairs() * pace::ring_share(machine.generation) * pace::PAIRS_SHARE)
+        }
         None => 0.0,
     };
     let outside = local * (ranks - local) / ranks / (machine.outward() * machine.fabric.pairs * pace::NIC_SHARE);

@@ -6,6 +6,7 @@
 //! receiver waits for them.
 
 use super::constants::{self as figures, Hop};
+use super::way::Way;
 use super::{Generation, Method, NcclProtocol, Version, pace};
 use crate::cluster::{Cluster, Device, DeviceKind, LinkKind, Route, Stack};
 use crate::{Bandwidth, Bytes, InputError, Time};
@@ -26,6 +27,8 @@ pub struct Terms {
     pub step: Time,
     /// Bytes of the wires' payload that each of its own bytes takes.
     pub load: f64,
+    /// The same on links of PCI Express.
+    pub load_of_pcie: f64,
     /// The limit of a channel.
     pub channel: Bandwidth,
     /// Bytes sent before a receive is posted.
@@ -60,27 +63,28 @@ impl Wire {
         let (Some(generation), Some(_)) = (kind(ends[0]), kind(ends[1])) else {
             return refuse("is a protocol of NCCL on GPUs with NVLink, from V100 on: leave the protocol out");
         };
-        let kinds = || route.links.iter().map(|link| cluster.link(*link).kind);
         let across = ends[0].host != ends[1].host;
-        if !across && kinds().any(|kind| kind != LinkKind::NvLink) {
-            return refuse(
-                "has figures for NVLink and for networks, and here the way is another: leave the protocol out",
-            );
+        let way = Way::new(cluster, ends, route, generation);
+        let links = || route.links.iter().map(|link| cluster.link(*link));
+        let by_nvlink = links().all(|link| link.kind == LinkKind::NvLink);
+        if !across && protocol == NcclProtocol::Ll128 && !by_nvlink {
+            return refuse("needs NVLinks between the GPUs of a node: use ll or simple");
         }
         let stack = route.transport.protocol.stack;
         if across && protocol == NcclProtocol::Ll128 && !matches!(stack, Stack::InfiniBand | Stack::Roce) {
             return refuse("needs a network that keeps the order of bytes: use ll or simple");
         }
-        let hop = if across { Hop::Network } else { Hop::NvLink };
+        let hop = match (across, by_nvlink) {
+            (true, _) => Hop::Network,
+            (false, true) => Hop::NvLink,
+            (false, false) => Hop::Pcie,
+        };
         let own = Time::from_secs_f64(figures::step(Version::default(), hop, method, protocol) * 1e-6);
         let share = pace::protocol_share(protocol, across);
-        let reached = match across {
-            true => pace::NIC_SHARE,
-            false => {
-                let link = cluster.link(route.links[0]);
-                // A share of the line rate, while headers leave the payload.
-                pace::ring_share(generation) * link.bandwidth.bytes_per_s() / link.payload().bytes_per_s()
-            }
+        // Of the links that it takes most of, besides PCI Express: a network's, or NVLinks.
+        let reached = |pcie: bool| {
+            let shares = links().filter(|link| (link.kind == LinkKind::Pcie) == pcie).map(|link| way.share(link));
+            shares.fold(1.0, f64::min)
         };
         let channel = Bandwidth::new(pace::of_channel(generation) * share * 1e9).expect("positive figures");
         let slots = match protocol {
@@ -89,6 +93,7 @@ impl Wire {
             NcclProtocol::Ll128 => 4_915_200 / 16 * 15,
         };
         let step = if across { own + route.latency } else { own };
-        Ok(Terms { step, load: 1.0 / (reached * share), channel, slots: Bytes(slots) })
+        let [load, load_of_pcie] = [false, true].map(|pcie| 1.0 / (reached(pcie) * share));
+        Ok(Terms { step, load, load_of_pcie, channel, slots: Bytes(slots) })
     }
 }

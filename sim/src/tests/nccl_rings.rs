@@ -1,0 +1,228 @@
+//! Compares the rates that NCCL's model finds in a cluster's graph with simulations of the same rings, and with what
+//! was measured on machines of their kinds.
+
+use std::fmt::Write;
+
+use lockstep_topology::nccl::{NcclCall, NcclMachine, NcclProtocol, answer};
+use lockstep_topology::{Algorithm, Cluster, Collective, Group, Hosting, HostingRule, Placement, PlacementRule, Rank};
+use proptest::prelude::*;
+
+use crate::fold::FoldRule;
+use crate::{CollectiveRun, Platform, Roofline, simulate_collective};
+
+/// Time of the launch, in the model alone.
+const LAUNCH: f64 = 16e-6;
+
+/// Seconds of an allreduce of `bytes` by Ring/Simple among the first `ranks` GPUs: of the model, and of a simulation of
+/// the rings that its search finds.
+fn both(cluster: &Cluster, ranks: u32, bytes: u64) -> (f64, f64) {
+    let placement = Placement::new(cluster, ranks, &PlacementRule::Pack).expect("room");
+    let hosting = Hosting::new(&placement, &HostingRule::PerRank).expect("processes");
+    let devices: Vec<_> = (0..ranks).map(|rank| placement.device(Rank(rank))).collect();
+    let machine = NcclMachine::of(cluster, &devices, 1).expect("ways").expect("GPUs of NCCL");
+    let call = NcclCall { collective: &Collective::AllReduce, bytes };
+    let answer = answer(&machine, &":ring:simple".parse().expect("a request"), &call).expect("an answer");
+    let orders = NcclMachine::orders(cluster, &devices).expect("ways").expect("equal nodes");
+    let times = (answer.choice.channels as usize).div_ceil(orders.len());
+    let orders: Vec<_> = std::iter::repeat_n(orders, times).flatten().collect();
+    let algorithm = Algorithm::rings_along(orders, Some(NcclProtocol::Simple));
+    let run = CollectiveRun {
+        fold: FoldRule::Never,
+        ..CollectiveRun::new(Collective::AllReduce, algorithm, Group::flat(ranks), bytes / 4)
+    };
+    let simulated =
+        simulate_collective(&run, &Platform::new(cluster, &placement, &hosting, &Roofline)).expect("a time");
+    (answer.seconds - LAUNCH, simulated.time.as_secs_f64())
+}
+
+/// Bus bandwidth of a large allreduce in GB/s.
+fn bus(cluster: &Cluster, ranks: u32) -> f64 {
+    let bytes = 1u64 << 30;
+    bytes as f64 / both(cluster, ranks, bytes).0 * 1e-9 * 2.0 * f64::from(ranks - 1) / f64::from(ranks)
+}
+
+#[test]
+fn rings_of_presets_take_as_long_as_their_simulation() {
+    for (cluster, ranks) in [
+        ("dgx1-v100", 2),
+        ("dgx1-v100", 4),
+        ("dgx1-v100", 8),
+        ("dgx1-v100:2", 16),
+        ("dgx-2", 16),
+        ("p3.16xlarge", 8),
+        ("p3.16xlarge:2", 16),
+        ("dgx-a100", 8),
+        ("dgx-a100:2", 16),
+        ("p4d.24xlarge:2", 16),
+        ("dgx-h100", 8),
+        ("dgx-h100:2", 16),
+        ("dgx-h100:4", 32),
+        ("nd40rs-v2", 8),
+        ("nd40rs-v2:2", 16),
+        ("nd96amsr-a100-v4:2", 16),
+        ("a3-highgpu-8g:2", 16),
+        ("a3-megagpu-8g:2", 16),
+        ("p5.48xlarge:2", 16),
+        ("p5en.48xlarge:2", 16),
+        ("dgx-b200", 8),
+        ("dgx-b200:2", 16),
+        ("p6-b200.48xlarge:2", 16),
+        ("gb200-nvl72", 8),
+    ] {
+        let (model, lanes) = both(&Cluster::load(cluster).expect(cluster), ranks, 1 << 28);
+        eprintln!("PRESET {cluster} {ranks}: model {model:.6} lanes {lanes:.6} ratio {:.4}", model / lanes);
+    }
+}
+
+/// A random machine.
+#[derive(Debug, Clone)]
+struct Drawn {
+    gpus: u32,
+    hosts: u32,
+    hopper: bool,
+    sockets: u32,
+    /// Switches of a socket.
+    switches: u32,
+    /// NVLinks: none, pairs, a mesh, a switch.
+    links: u32,
+    width: u32,
+    /// Where NICs are attached.
+    nics: Vec<u32>,
+    bridge: u32,
+    network: usize,
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    (
+        (2u32..9, 1u32..4, any::<bool>(), 1u32..3, 0u32..3),
+        (0u32..4, 1u32..4, prop::collection::vec(0u32..8, 1..5), 6u32..40, 0usize..4),
+    )
+        .prop_map(|((gpus, hosts, hopper, sockets, switches), (links, width, nics, bridge, network))| Drawn {
+            gpus,
+            hosts,
+            hopper,
+            sockets,
+            switches,
+            links,
+            width,
+            nics,
+            bridge,
+            network,
+        })
+}
+
+impl Drawn {
+    /// The vertex of a GPU or NIC on the tree.
+    fn place(&self, number: u32) -> String {
+        let socket = number % self.sockets;
+        match (self.switches, self.sockets) {
+            (0, 1) => "cpu".to_owned(),
+            (0, _) => format!("socket{socket}"),
+            (switches, _) => format!("pcie{}", socket * switches + number / self.sockets % switches),
+        }
+    }
+
+    fn toml(&self) -> String {
+        let network = ["infiniband-edr", "infiniband-hdr", "infiniband-ndr", "roce-100g"][self.network];
+        let (model, lanes, generation) =
+            if self.hopper { ("h100-sxm", "5.0 x16", "4.0") } else { ("a100-80-sxm", "4.0 x16", "3.0") };
+        let mut text = format!(
+            "name = \"drawn\"\nprovenance = \"assumed: drawn\"\nnetwork = \"{network}\"\n\n[[host]]\nname = \"node\"\ncount = {}\n\n\
+             [host.cpu]\ncores = 32\nflops_per_core = \"64GFLOP/s\"\nmemory_bandwidth = \"200GB/s\"\nmemory = \"512GiB\"\n\
+             message_latency = \"1us\"\nmessage_bandwidth = \"8GB/s\"\n\n[[host.gpu]]\nname = \"gpu\"\ncount = {}\nmodel = \"{model}\"\n",
+            self.hosts, self.gpus
+        );
+        let mut add = |line: String| writeln!(text, "\n{line}").expect("strings take all");
+        add(format!("[[host.nic]]\nname = \"nic\"\ncount = {}", self.nics.len()));
+        if self.sockets > 1 {
+            add(format!("[[host.switch]]\nname = \"socket\"\ncount = {}", self.sockets));
+            add(format!(
+                "[[host.link]]\nkind = \"host-bridge\"\nbetween = [\"cpu\", \"socket*\"]\nlatency = \"200ns\"\nbandwidth = \"{}GB/s\"",
+                self.bridge
+            ));
+        }
+        let all = self.sockets * self.switches;
+        let pcie = |one: &str, other: &str| {
+            format!("[[host.link]]\nbetween = [\"{one}\", \"{other}\"]\nlatency = \"500ns\"\npcie = \"{lanes}\"")
+        };
+        if all > 0 {
+            add(format!("[[host.switch]]\nname = \"pcie\"\ncount = {all}"));
+        }
+        for switch in 0..all {
+            let root = if self.sockets > 1 { format!("socket{}", switch / self.switches) } else { "cpu".to_owned() };
+            add(pcie(&format!("pcie{switch}"), &root));
+        }
+        for gpu in 0..self.gpus {
+            add(pcie(&format!("gpu{gpu}"), &self.place(gpu)));
+        }
+        for (number, place) in self.nics.iter().enumerate() {
+            add(pcie(&format!("nic{number}"), &self.place(*place)));
+        }
+        let nvlink = |one: u32, other: u32, width: u32| {
+            format!(
+                "[[host.link]]\nbetween = [\"gpu{one}\", \"gpu{other}\"]\nlatency = \"700ns\"\nnvlink = \"{generation} x{width}\""
+            )
+        };
+        match self.links {
+            1 => (0..self.gpus / 2).for_each(|pair| add(nvlink(2 * pair, 2 * pair + 1, 4 * self.width))),
+            2 => (0..self.gpus).for_each(|one| {
+                let far = (one + 1..self.gpus).filter(|other| (one * 7 + other * 3) % 4 != 0 && self.gpus <= 5);
+                far.for_each(|other| add(nvlink(one, other, self.width)));
+                if self.gpus > 5 && one + 1 < self.gpus {
+                    add(nvlink(one, one + 1, self.width));
+                }
+            }),
+            3 => {
+                add("[[host.switch]]\nname = \"nvswitch\"".to_owned());
+                add(format!(
+                    "[[host.link]]\nbetween = [\"gpu*\", \"nvswitch\"]\nlatency = \"350ns\"\nnvlink = \"{generation} x{}\"",
+                    4 * self.width
+                ));
+            }
+            _ => {}
+        }
+        text
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn rings_of_random_machines_take_as_long_as_their_simulation(drawn in drawn()) {
+        let text = drawn.toml();
+        let cluster = Cluster::parse("drawn.toml", &text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        let (model, lanes) = both(&cluster, drawn.gpus * drawn.hosts, 1 << 28);
+        eprintln!("DRAWN {:.4} {drawn:?}", model / lanes);
+    }
+}
+
+#[test]
+fn measured_rates() {
+    let pairs = |gpus: u32| {
+        let drawn = Drawn {
+            gpus,
+            hosts: 1,
+            hopper: false,
+            sockets: 2,
+            switches: 0,
+            links: 1,
+            width: 3,
+            nics: vec![0],
+            bridge: 22,
+            network: 1,
+        };
+        // Pairs of neighbours on one socket.
+        let text = (0..gpus).fold(drawn.toml(), |text, gpu| {
+            let socket = 2 * gpu / gpus.max(4);
+            text.replace(
+                &format!("between = [\"gpu{gpu}\", \"socket{}\"]", gpu % 2),
+                &format!("between = [\"gpu{gpu}\", \"socket{socket}\"]"),
+            )
+        });
+        Cluster::parse("pairs.toml", &text).expect("a cluster")
+    };
+    for gpus in [2, 4, 8] {
+        eprintln!("PAIRS {gpus}: {}", bus(&pairs(gpus), gpus));
+    }
+}
