@@ -8,9 +8,18 @@ use crate::exchange::ExchangeTraffic;
 use crate::transport::{Transport, TransportError, control};
 use crate::worker::Outcome;
 
-/// The results of one rank: its outcome, batch norm statistics, own weights, and fingerprints of the model.
+/// The results of one rank.
 pub(crate) struct RankResult {
     pub outcome: Outcome,
+    /// Bound on the error of the rank's spans relative to rank 0's clock, in seconds.
+    pub clock_residual_s: f64,
+    pub values: Values,
+}
+
+/// What a rank ends with: batch norm statistics, own weights, and fingerprints of the model; a rank that does not train has
+/// none.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Values {
     pub statistics: Vec<f32>,
     /// A learner's weights, which no other rank has.
     pub weights: Vec<f32>,
@@ -20,8 +29,6 @@ pub(crate) struct RankResult {
     pub fingerprint: Option<[u64; 4]>,
     /// Fingerprint of all of the rank's parameters, where other ranks hold other parts of the model.
     pub part_fingerprint: Option<[u64; 4]>,
-    /// Bound on the error of the rank's spans relative to rank 0's clock, in seconds.
-    pub clock_residual_s: f64,
 }
 
 /// All ranks' results in rank order, on rank 0; `None` elsewhere.
@@ -58,10 +65,11 @@ fn encode(rank_result: &RankResult) -> Vec<u64> {
     for sent in [&outcome.sent, &outcome.periodic_sent] {
         list(sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]).collect());
     }
-    for elements in [&rank_result.statistics, &rank_result.weights, &rank_result.reference] {
+    let values = &rank_result.values;
+    for elements in [&values.statistics, &values.weights, &values.reference] {
         list(elements.iter().map(|value| u64::from(value.to_bits())).collect());
     }
-    for fingerprint in [rank_result.fingerprint, rank_result.part_fingerprint] {
+    for fingerprint in [values.fingerprint, values.part_fingerprint] {
         list(fingerprint.map_or(Vec::new(), Vec::from));
     }
     words
@@ -106,7 +114,8 @@ fn decode(rank: u32, words: &[u64]) -> RankResult {
         [(); 3].map(|()| list().iter().map(|bits| f32::from_bits(*bits as u32)).collect());
     let [fingerprint, part_fingerprint] = [(); 2].map(|()| list().try_into().ok());
     let clock_residual_s = f64::from_bits(words[0]);
-    RankResult { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s }
+    let values = Values { statistics, weights, reference, fingerprint, part_fingerprint };
+    RankResult { outcome, clock_residual_s, values }
 }
 
 #[cfg(test)]
@@ -144,7 +153,8 @@ mod tests {
         let part_fingerprint = (rank > 1).then_some([5, 6, 7, 8]);
         let (statistics, weights) = (vec![-0.0, f32::MIN_POSITIVE], vec![0.5; 3 * rank as usize]);
         let reference = vec![0.25; rank as usize % 2];
-        RankResult { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s: 1e-6 }
+        let values = Values { statistics, weights, reference, fingerprint, part_fingerprint };
+        RankResult { outcome, clock_residual_s: 1e-6, values }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use lockstep_models::Program;
 
-use super::{Run, body, check_run, finish, setup};
+use super::{Run, body, check_run, combine, setup};
 use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::patience::ASIDE;
@@ -54,7 +54,7 @@ pub fn run_processes(
         })
     });
     let all = results.map_err(|error| of_process.cause(error, &setup.guard))?.into_iter().flatten().next();
-    all.map(|all| finish(&setup, all, of_process)).transpose()
+    all.map(|all| combine(&setup, all, of_process)).transpose()
 }
 
 /// The shared state of the ranks `here` of one process, if they can be run; `hosts` are the processes of all ranks.
