@@ -21,10 +21,10 @@ const BAR: f64 = 40.0;
 /// What can be done with packed sets.
 #[derive(Debug, Subcommand)]
 pub(super) enum Data {
-    /// Pack a set into one file with an index: image folders, tar shards, IDX, CIFAR's binaries, Caffe's LMDB
+    /// Pack a set into one file with an index: image folders (JPEG, PNG), tar shards, IDX, CIFAR's binaries, Caffe's LMDB
     #[command(after_help = "Examples:
   lockstep data pack imagenet/train --out train.pack --short-side 256 --shuffle-seed 1
-      JPEG files with a longer short side are resized and re-encoded, the others are kept as they are
+      images with a longer short side are resized and encoded as JPEG, the others are kept as they are
   lockstep data pack fashion-mnist --part held-out --out test.pack
   Rerunning the command resumes a pack that was killed.")]
     Pack {
@@ -33,10 +33,10 @@ pub(super) enum Data {
         /// The packed file
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Pixels of the short side of JPEG files whose own is longer; without it all are kept as they are
+        /// Pixels of the short side of images whose own is longer; without it all are kept as they are
         #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u16).range(1..=16_384))]
         short_side: Option<u16>,
-        /// Which part of IDX and CIFAR sets
+        /// Which part of IDX and CIFAR sets, and of folders with train and val
         #[arg(long, value_enum, default_value = "train")]
         part: PartName,
         /// Threads that decode and encode; without it one for each core
@@ -192,13 +192,13 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
     let list = estimate.beside(|| Source::open(source, part))?;
     let refused = |flag, value: String, message| Err(InputError::flag(flag, value, message).into());
     if part == SetPart::HeldOut && !list.has_parts() {
-        return refused("part", "held-out".to_owned(), "is of IDX and CIFAR sets, and this is all one: leave it out");
+        return refused("part", "held-out".to_owned(), "is of IDX and CIFAR sets and of folders train and val, and this is all one: leave it out");
     }
     if packing.short_side > 0 && list.shape().is_some() {
         return refused(
             "short_side",
             packing.short_side.to_string(),
-            "is of JPEG files, and these are none: leave it out",
+            "is of JPEG and PNG files, and these are none: leave it out",
         );
     }
     let progress = |done: usize| {
@@ -222,7 +222,7 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
         resumed: outcome.resumed as u64,
         bytes: header.index + header.samples * ENTRY as u64,
     };
-    Report::new(vec![row], Vec::new()).print(format)
+    Report::new(vec![row], list.notes().to_vec()).print(format)
 }
 
 /// Verifies every checksum of a file.

@@ -13,6 +13,7 @@ mod normalisation;
 mod pack;
 mod packed;
 mod picture;
+mod png_picture;
 mod source;
 
 pub use normalisation::Normalisation;

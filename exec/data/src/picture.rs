@@ -1,4 +1,4 @@
-//! Reads JPEG sizes, decodes, resizes the short side keeping the aspect, and encodes.
+//! Reads the sizes of JPEG and PNG files, decodes, resizes the short side keeping the aspect, and encodes.
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use resize::{Pixel, Type};
@@ -7,6 +7,8 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
+
+use crate::png_picture;
 
 /// The most pixels of an image, 2^26: larger ones are refused by their header, before decoding.
 pub const MOST_PIXELS: u64 = 1 << 26;
@@ -48,13 +50,40 @@ fn decoder(jpeg: &[u8], colour: ColorSpace) -> JpegDecoder<ZCursor<&[u8]>> {
     JpegDecoder::new_with_options(ZCursor::new(jpeg), options)
 }
 
-/// (width, height, channels) from the header.
+/// The cure for images of other formats.
+const CONVERT: &str = "convert such files to JPEG or PNG, e.g. magick mogrify -format png";
+
+/// The format of images that are not read, by their first bytes.
+fn other_format(bytes: &[u8]) -> Option<&'static str> {
+    let has = |at: usize, of: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(of));
+    match () {
+        () if has(0, b"RIFF") && has(8, b"WEBP") => Some("WebP"),
+        () if has(4, b"ftypavif") => Some("AVIF"),
+        () if has(4, b"ftyphei") || has(4, b"ftypmif1") => Some("HEIF"),
+        () if has(0, b"GIF8") => Some("GIF"),
+        () if has(0, b"BM") && bytes.len() > 26 => Some("BMP"),
+        () if has(0, b"II*\0") || has(0, b"MM\0*") => Some("TIFF"),
+        () if has(0, b"\0\0\0\x0cjP") || has(0, b"\xff\x4f\xff\x51") => Some("JPEG 2000"),
+        () if has(0, b"\xff\x0a") || has(0, b"\0\0\0\x0cJXL") => Some("JPEG XL"),
+        () if has(0, b"P5") || has(0, b"P6") => Some("PNM"),
+        () if has(0, b"\x93NUMPY") => Some("a NumPy array"),
+        () => None,
+    }
+}
+
+/// (width, height, channels) from the header of a JPEG or PNG file.
 ///
 /// # Errors
 /// Not a JPEG, a truncated header, or more than [`MOST_PIXELS`].
 pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
+    if jpeg.starts_with(png_picture::MAGIC) {
+        return png_picture::size(jpeg);
+    }
     if !jpeg.starts_with(&[0xff, 0xd8]) {
-        return Err("is not a JPEG file (its first bytes must be ff d8)".to_owned());
+        return Err(match other_format(jpeg) {
+            Some(format) => format!("is {format}, which is not read: {CONVERT}"),
+            None => "is not a JPEG file (its first bytes must be ff d8) and not a PNG file".to_owned(),
+        });
     }
     let mut decoder = decoder(jpeg, ColorSpace::RGB);
     decoder.decode_headers().map_err(|error| format!("is not a JPEG file that can be read: {}", as_text(&error)))?;
@@ -67,11 +96,14 @@ pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
     Ok((info.width, info.height, if info.components == 1 { 1 } else { 3 }))
 }
 
-/// Decodes the pixels.
+/// Decodes the pixels of a JPEG or PNG file.
 ///
 /// # Errors
 /// As [`size`], and truncated or broken data.
 pub fn decode(jpeg: &[u8]) -> Result<Picture, String> {
+    if jpeg.starts_with(png_picture::MAGIC) {
+        return png_picture::decode(jpeg);
+    }
     let (width, height, channels) = size(jpeg)?;
     let colour = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
     let broken = |error: &dyn std::fmt::Display| format!("is a broken JPEG file: {}", as_text(error));
@@ -125,8 +157,8 @@ fn resize(picture: &Picture, short: u16) -> Result<Picture, String> {
     Ok(Picture { width, height, channels: picture.channels, pixels })
 }
 
-/// A JPEG as stored, with width and height: resized if its short side is longer than `short` (0: never), else unchanged
-/// (`None`). Every image is decoded, so that no broken file is stored.
+/// A JPEG or PNG file as stored, with width and height: resized if its short side is longer than `short` (0: never), else
+/// unchanged (`None`). Resized ones are JPEG files. Every image is decoded, so that no broken file is stored.
 ///
 /// # Errors
 /// A broken file, or one with too many pixels.

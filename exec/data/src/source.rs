@@ -6,18 +6,21 @@
 pub mod cifar;
 mod folder;
 pub mod lmdb;
+mod open;
 pub mod shards;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use lockstep_models::Shape;
-use lockstep_topology::{Bytes, InputError, read_bytes};
+use lockstep_topology::{Bytes, read_bytes};
 use memmap2::Mmap;
 use sha2::{Digest, Sha256};
 
+use crate::datum;
 use crate::format::MOST_SAMPLE_BYTES;
-use crate::{datum, idx, packed};
 
 /// The part to read of a set that has two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,6 +83,10 @@ pub struct Source {
     items: Vec<Item>,
     /// If the format specifies the number of classes.
     classes: Option<u32>,
+    /// Whether it has a part to train on and one that is held out.
+    has_parts: bool,
+    /// What was chosen or left out.
+    notes: Vec<String>,
 }
 
 /// A sample to be packed.
@@ -92,114 +99,6 @@ pub struct Sample<'a> {
 }
 
 impl Source {
-    /// Opens the set at `path`: a folder of class folders with JPEG files, a tar shard or a folder of them, a folder of
-    /// IDX files, of CIFAR's binaries, or with Caffe's `data.mdb`.
-    ///
-    /// # Errors
-    /// A path that is none of these, or files that cannot be listed.
-    pub fn open(path: &Path, part: SetPart) -> Result<Source, InputError> {
-        let place = path.display().to_string();
-        let error = |message: String| InputError::new(&place, "", message);
-        if path.is_file() {
-            return match path.extension().is_some_and(|extension| extension == "tar") {
-                true => Source::of_shards(place, vec![path.to_owned()]),
-                false => Err(error("is not a tar shard (.tar); give one, or a folder".to_owned())),
-            };
-        }
-        let names = folder::names(path).map_err(|failure| error(format!("cannot be listed: {failure}")))?;
-        let ending = |ending: &str| -> Vec<PathBuf> {
-            names.iter().filter(|name| name.ends_with(ending)).map(|name| path.join(name)).collect()
-        };
-        let source = if names.iter().any(|name| name.contains("-idx") || name.contains(".idx")) {
-            Source::of_idx(place.clone(), path, part)
-        } else if names.iter().any(|name| name == "data.mdb") {
-            Source::of_lmdb(place.clone(), path.join("data.mdb"))
-        } else if !ending(".bin").is_empty() {
-            Source::of_cifar(place.clone(), path, &names, part)
-        } else if !ending(".tar").is_empty() {
-            Source::of_shards(place.clone(), ending(".tar"))
-        } else {
-            folder::list(path, &names).map_err(|failure| error(format!("cannot be listed: {failure}"))).map(
-                |(items, classes)| Source {
-                    place: place.clone(),
-                    kind: Kind::Jpeg,
-                    contents: Vec::new(),
-                    items,
-                    classes: Some(classes),
-                },
-            )
-        }?;
-        if source.items.is_empty() {
-            let message = "has no samples: give a folder of class folders with JPEG files, tar shards (.tar), IDX files, \
-                           CIFAR's binaries (.bin) or Caffe's data.mdb";
-            return Err(error(message.to_owned()));
-        }
-        Ok(source)
-    }
-
-    /// Converts a content's list of samples to items.
-    fn range(content: usize, found: Vec<SampleEntry>) -> impl Iterator<Item = Item> {
-        found.into_iter().map(move |found| Item {
-            name: found.name,
-            label: found.label,
-            piece: found.place.map_or_else(Piece::Bad, |(offset, length)| Piece::Range { content, offset, length }),
-        })
-    }
-
-    fn of_shards(place: String, paths: Vec<PathBuf>) -> Result<Source, InputError> {
-        let (mut contents, mut items) = (Vec::new(), Vec::new());
-        for path in paths {
-            let map = packed::map(&path)?;
-            items.extend(Source::range(contents.len(), shards::list(&map)));
-            contents.push((path, Content::Mapped(map)));
-        }
-        Ok(Source { place, kind: Kind::Jpeg, contents, items, classes: None })
-    }
-
-    fn of_idx(place: String, path: &Path, part: SetPart) -> Result<Source, InputError> {
-        let prefix = if part == SetPart::Train { "train" } else { "t10k" };
-        let set = idx::part(path, prefix)?;
-        let length = set.shape.elements();
-        let item = |(number, label): (u64, &u32)| Item {
-            name: String::new(),
-            label: *label,
-            piece: Piece::Range { content: 0, offset: number * length, length },
-        };
-        let items = (0..).zip(&set.labels).map(item).collect();
-        let contents = vec![(PathBuf::from(set.place), Content::Owned(set.images))];
-        Ok(Source { place, kind: Kind::Raw(set.shape), contents, items, classes: None })
-    }
-
-    fn of_cifar(place: String, path: &Path, names: &[String], part: SetPart) -> Result<Source, InputError> {
-        let files = cifar::files(names, part);
-        let (mut contents, mut items, mut classes) = (Vec::new(), Vec::new(), None);
-        for (name, form) in files {
-            let path = path.join(name);
-            let map = packed::map(&path)?;
-            items.extend(Source::range(contents.len(), cifar::list(&map, form)));
-            contents.push((path, Content::Mapped(map)));
-            classes = Some(form.classes());
-        }
-        Ok(Source { place, kind: Kind::Raw(cifar::SHAPE), contents, items, classes })
-    }
-
-    fn of_lmdb(place: String, path: PathBuf) -> Result<Source, InputError> {
-        let map = packed::map(&path)?;
-        let found = lmdb::list(&map).map_err(|message| InputError::new(path.display().to_string(), "", message))?;
-        let items: Vec<Item> = Source::range(0, found).collect();
-        let mut source = Source {
-            place,
-            kind: Kind::Datum(None),
-            contents: vec![(path, Content::Mapped(map))],
-            items,
-            classes: None,
-        };
-        // All samples must be like the first readable one.
-        let shape = (0..source.len()).find_map(|number| source.bytes(number).ok().and_then(|b| datum::read(&b).ok()));
-        source.kind = Kind::Datum(shape.and_then(|sample| sample.shape));
-        Ok(source)
-    }
-
     /// Number of samples, including those that cannot be read.
     #[expect(clippy::len_without_is_empty, reason = "a source is never empty")]
     pub fn len(&self) -> usize {
@@ -213,7 +112,12 @@ impl Source {
 
     /// Whether the set has a part to train on and one that is held out.
     pub fn has_parts(&self) -> bool {
-        matches!(self.kind, Kind::Raw(_))
+        self.has_parts
+    }
+
+    /// What was chosen among the files, or left out.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The shape of all samples, if they are arrays of bytes; `None` for JPEG files.
@@ -264,7 +168,11 @@ impl Source {
         let sample = datum::read(&bytes)?;
         if sample.shape != shape {
             let as_text = |shape: Option<Shape>| shape.map_or("an encoded image".to_owned(), |shape| shape.to_string());
-            return Err(format!("is {}, others are {}: all must be alike", as_text(sample.shape), as_text(shape)));
+            return Err(format!(
+                "is {}, others are {}: all must be alike, so pack such samples apart",
+                as_text(sample.shape),
+                as_text(shape)
+            ));
         }
         Ok(Sample { bytes: Cow::Owned(sample.data), label: sample.label })
     }

@@ -250,12 +250,13 @@ fn broken_samples_are_refused_with_their_place_or_skipped_and_listed() {
     let mut bomb = good.clone();
     let frame = bomb.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
     bomb[frame + 5..frame + 9].fill(0xff);
-    let cases: [(&str, &[u8], &str); 5] = [
+    let cases: [(&str, &[u8], &str); 6] = [
         ("bomb.jpg", &bomb, "65535 x 65535"),
         ("cut.jpg", &good[..good.len() - 9], "broken JPEG"),
         ("empty.jpg", b"", "has 0 bytes"),
         ("text.jpg", b"not an image", "is not a JPEG"),
-        ("z.png", b"\x89PNG\r\n\x1a\n", "is not a JPEG"),
+        ("w.webp", b"RIFF\0\0\0\0WEBPVP8 ", "is WebP, which is not read: convert"),
+        ("z.png", b"\x89PNG\r\n\x1a\n", "is not a PNG file that can be read"),
     ];
     for (name, bytes, reason) in cases {
         fs::write(source.join("c1").join(name), bytes).unwrap();
