@@ -54,7 +54,8 @@ pub(super) const PLAIN: Connection = (None, 0);
 
 /// The connection that the messages of a lane take between two ranks.
 pub(super) fn connection(group_exchange: &GroupExchange, lane: u32) -> Connection {
-    group_exchange.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % group_exchange.schedule.shares()))
+    let channel = lane % group_exchange.schedule.shares();
+    group_exchange.algorithm.wire_of(channel).map_or(PLAIN, |wire| (Some(wire), channel))
 }
 
 /// All paths in use.
@@ -125,7 +126,7 @@ impl<F: Fluid> Engine<'_, F> {
         if let Some(known) = self.paths.known.get(&key) {
             return Ok(*known);
         }
-        let route = self.platform.cluster.route(key.0, key.1)?;
+        let route = self.platform.cluster.route_of_flow(key.0, key.1, wire.map_or(0, |wire| wire.flow))?;
         let path = path_between(&mut self.resources, &mut self.connections, key, &route)?;
         self.resources.fluid.path(key, &route.links)?;
         self.paths.paths.push(path);

@@ -131,8 +131,8 @@ pub(super) enum Value {
     Nccl(Request),
     /// A protocol of messages; `None` where it is omitted.
     Protocol(Option<Wire>),
-    /// The members in the order of each channel.
-    Orders(Arc<[Vec<u32>]>),
+    /// The members in the order of each channel, and the number of its flow.
+    Orders(Arc<[(Vec<u32>, u32)]>),
 }
 
 /// The task of an algorithm.
@@ -219,6 +219,13 @@ impl Algorithm {
     /// ```
     pub fn wire(&self) -> Option<Wire> {
         self.values.iter().find_map(|value| if let Value::Protocol(wire) = value { *wire } else { None })
+    }
+
+    /// The same for the messages of a channel, with the number of its flow.
+    pub fn wire_of(&self, channel: u32) -> Option<Wire> {
+        let orders = self.values.iter().find_map(|value| if let Value::Orders(all) = value { Some(all) } else { None });
+        let flow = orders.and_then(|all| all.get(channel as usize)).map_or(0, |(_, flow)| *flow);
+        self.wire().map(|wire| Wire { flow, ..wire })
     }
 
     /// Whether it depends on the nodes of its members.

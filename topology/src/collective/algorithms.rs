@@ -160,7 +160,7 @@ fn values(entry: &Entry, text: &str, mut rest: Option<&str>) -> Result<Box<[Valu
             Parameter::Protocol(method) => Value::Protocol(match rest.take() {
                 None => None,
                 Some(word) => match word.parse() {
-                    Ok(protocol) => Some(Wire { method, protocol }),
+                    Ok(protocol) => Some(Wire { method, protocol, flow: 0 }),
                     Err(message) => return Err(refusal(text, message)),
                 },
             }),

@@ -48,7 +48,7 @@ static ALONG: Entry = Entry {
     serves: ENTRY.serves,
     lanes: |call| {
         let orders = call.algorithm.values.iter().find_map(|value| match value {
-            Value::Orders(orders) if orders.iter().all(|order| is_order(order, call.members())) => Some(orders),
+            Value::Orders(orders) if orders.iter().all(|(order, _)| is_order(order, call.members())) => Some(orders),
             _ => None,
         });
         let orders = orders.ok_or_else(|| call.refuse("needs an order of all members for each channel"))?;
@@ -70,17 +70,17 @@ fn is_order(order: &[u32], members: u32) -> bool {
 }
 
 impl Algorithm {
-    /// A ring on each of some channels, along an order of all members of its own, with messages of a protocol or plain
-    /// ones.
+    /// A ring on each of some channels, along an order of all members of its own and by a flow of that number, with
+    /// messages of a protocol or plain ones.
     ///
     /// ```
     /// use lockstep_topology::{Algorithm, Collective, Group, Schedule};
-    /// let rings = Algorithm::rings_along(vec![vec![0, 1, 2, 3], vec![0, 2, 1, 3]], None);
+    /// let rings = Algorithm::rings_along(vec![(vec![0, 1, 2, 3], 0), (vec![0, 2, 1, 3], 0)], None);
     /// let schedule = Schedule::new(&Collective::AllReduce, &rings, &Group::flat(4), 64, 0).unwrap();
     /// assert_eq!((schedule.lanes(), schedule.lane(0, 1).next().unwrap().peer), (2, 2));
     /// ```
-    pub fn rings_along(orders: Vec<Vec<u32>>, protocol: Option<NcclProtocol>) -> Algorithm {
-        let wire = protocol.map(|protocol| Wire { method: Method::Ring, protocol });
+    pub fn rings_along(orders: Vec<(Vec<u32>, u32)>, protocol: Option<NcclProtocol>) -> Algorithm {
+        let wire = protocol.map(|protocol| Wire { method: Method::Ring, protocol, flow: 0 });
         Algorithm::new(&ALONG, [Value::Orders(orders.into()), Value::Protocol(wire)])
     }
 }
@@ -93,7 +93,7 @@ pub(super) enum Order {
     /// Orders that share few links of a node whose members are all linked with each other.
     Links,
     /// Given ones.
-    Given(Arc<[Vec<u32>]>),
+    Given(Arc<[(Vec<u32>, u32)]>),
 }
 
 impl Order {
@@ -106,7 +106,7 @@ impl Order {
     /// The position of `member` in the order of `channel`; with `back`, the member at the position `member`.
     fn place(&self, group: &Group, channel: u32, member: u32, back: bool) -> u32 {
         if let Order::Given(orders) = self {
-            let order = &orders[channel as usize % orders.len()];
+            let (order, _) = &orders[channel as usize % orders.len()];
             let place = if back { None } else { order.iter().position(|other| *other == member) };
             return place.map_or_else(|| order[member as usize % order.len()], |place| place as u32);
         }

@@ -6,7 +6,7 @@ use petgraph::graph::NodeIndex;
 
 use super::constants::Hop;
 use super::orders::Hops;
-use super::paths::{self, Inside, Outside};
+use super::paths::{self, Channel, Inside, Outside};
 use super::{FabricShare, Generation, pace};
 use crate::cluster::{Cluster, Device, DeviceId, DeviceKind, GpuSpec, HostId, LinkKind, Stack, VertexKind};
 use crate::{Bandwidth, InputError, Time};
@@ -129,8 +129,8 @@ impl NcclMachine {
         Ok(Some(machine))
     }
 
-    /// The order of `devices`, by their positions, on each channel of rings that the search finds; `None` as in
-    /// [`NcclMachine::of`], and where nodes have unlike numbers of ranks.
+    /// The order of `devices`, by their positions, on each channel of rings that the search finds, and the number of
+    /// its flow between nodes ([`Cluster::route_of_flow`]); `None` as in [`NcclMachine::of`], and where nodes have unlike numbers of ranks.
     ///
     /// ```
     /// use lockstep_topology::{Cluster, nccl::NcclMachine};
@@ -143,7 +143,7 @@ impl NcclMachine {
     ///
     /// # Errors
     /// GPUs that cannot reach each other.
-    pub fn orders(cluster: &Cluster, devices: &[DeviceId]) -> Result<Option<Vec<Vec<u32>>>, InputError> {
+    pub fn orders(cluster: &Cluster, devices: &[DeviceId]) -> Result<Option<Vec<(Vec<u32>, u32)>>, InputError> {
         let Some(machine) = NcclMachine::of(cluster, devices, 1)? else { return Ok(None) };
         let own: BTreeSet<DeviceId> = devices.iter().copied().collect();
         let mut nodes: BTreeMap<Domain, Vec<u32>> = BTreeMap::new();
@@ -156,13 +156,23 @@ impl NcclMachine {
         if nodes.iter().any(|node| node.len() != nodes[0].len()) {
             return Ok(None);
         }
-        let cycles = if machine.nvswitch {
-            vec![(0..nodes[0].len()).collect()]
-        } else {
-            let node = nodes[0].iter().map(|number| &cluster.devices()[devices[*number as usize].0 as usize]);
-            paths::inside(cluster, &node.collect::<Vec<_>>(), machine.generation)?.0.cycles
+        let gpus = |node: &Vec<u32>| -> Vec<&Device> {
+            node.iter().map(|number| &cluster.devices()[devices[*number as usize].0 as usize]).collect()
         };
-        Ok(Some(paths::orders(&nodes, &cycles)))
+        let first = gpus(&nodes[0]);
+        let rings = match machine.nvswitch {
+            true => None,
+            false => Some(paths::inside(cluster, &first, machine.generation)?),
+        };
+        let rings = rings.as_ref().map(|(inside, hops)| (inside, hops));
+        let natural = vec![(0..first.len()).collect()];
+        let cycles = rings.map_or(&natural, |(inside, _)| &inside.cycles);
+        let channels = match nodes.get(1) {
+            Some(second) => paths::outside(cluster, [&first, &gpus(second)], rings, machine.generation)?.1,
+            None => (0..cycles.len()).map(Channel::inside).collect(),
+        };
+        let flows = channels.iter().map(|channel| channel.flow);
+        Ok(Some(paths::orders(&nodes, cycles, &channels).into_iter().zip(flows).collect()))
     }
 
     /// Sets the NICs of a node and what they carry: the least of the nodes that are unlike.
@@ -178,12 +188,12 @@ impl NcclMachine {
         for (number, shape) in shapes.iter().enumerate() {
             let there = all.iter().find(|node| node[0].id != shape[0].id).copied().unwrap_or(shape);
             let inside = rings.get(number).map(|(inside, hops)| (inside, hops));
-            let found = paths::outside(cluster, [shape, there], inside, self.generation)?;
+            let (found, _) = paths::outside(cluster, [shape, there], inside, self.generation)?;
             least = Some(least.filter(|least| least.rate <= found.rate).unwrap_or(found));
         }
         if let Some(Outside { nics, rate, payload }) = least {
             self.nics = nics.max(1);
-            let each = rate / pace::NIC_SHARE / f64::from(self.nics);
+            let each = rate / pace::nic_share(self.generation) / f64::from(self.nics);
             // Without the rounding of an exact quotient, where NICs are the narrowest.
             self.nic = Bandwidth::new(if (each / payload - 1.0).abs() < 1e-6 { payload } else { each });
         }

@@ -16,6 +16,9 @@ use crate::cluster::{Cluster, Device, LinkId};
 /// Flows of a pair of GPUs that are tried, to find NICs that are equally near.
 const FLOWS: u32 = 16;
 
+/// Channels of which some may be left out.
+const FEW: usize = 24;
+
 /// GPUs of a node whose orders are searched; more are taken in their own order.
 const SEARCHED: usize = 16;
 
@@ -32,7 +35,7 @@ pub(super) struct Inside {
     pub(super) nvlink: bool,
 }
 
-/// The channels between nodes.
+/// What the channels between nodes reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Outside {
     /// NICs of a node that they use.
@@ -43,15 +46,22 @@ pub(super) struct Outside {
     pub(super) payload: f64,
 }
 
-/// A channel between nodes.
-struct Channel {
-    /// The member whose NIC it uses.
+/// A channel of rings between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Channel {
+    /// Which of the orders inside a node.
+    cycle: usize,
+    /// The member that enters every second node, and leaves the others.
     entry: usize,
-    flow: u32,
-    /// Its NIC's link.
-    nic: LinkId,
-    /// Bytes per second alone.
-    alone: f64,
+    /// The number of its flow, by which it takes one of the nearest NICs.
+    pub(super) flow: u32,
+}
+
+impl Channel {
+    /// A channel that stays in a node.
+    pub(super) fn inside(cycle: usize) -> Channel {
+        Channel { cycle, entry: 0, flow: 0 }
+    }
 }
 
 /// What a route between two GPUs takes of the wires whether it takes NVLinks alone,
@@ -106,6 +116,42 @@ pub(super) fn inside(
     Ok((Inside { cycles, rate, pairs, nvlink }, hops))
 }
 
+/// What the channels of two nodes take of the wires.
+struct Crossings {
+    /// By member and flow: from the first node to the second and back, the NIC's link, and bytes per second alone.
+    of: BTreeMap<(usize, u32), ([Uses; 2], LinkId, f64)>,
+}
+
+impl Crossings {
+    fn find(
+        cluster: &Cluster,
+        [here, there]: [&[&Device]; 2],
+        generation: Generation,
+    ) -> Result<Crossings, InputError> {
+        let mut of = BTreeMap::new();
+        for entry in 0..here.len().min(there.len()) {
+            let mut taken = BTreeSet::new();
+            for flow in 0..FLOWS {
+                let (forth, _, nic) = hop(cluster, [here[entry], there[entry]], flow, generation)?;
+                // Flows rotate over the nearest NICs.
+                if !taken.insert(nic) {
+                    break;
+                }
+                let (back, ..) = hop(cluster, [there[entry], here[entry]], flow, generation)?;
+                let alone = narrowest([&forth, &back].into_iter(), 1.0);
+                of.insert((entry, flow), ([forth, back], nic, alone));
+            }
+        }
+        Ok(Crossings { of })
+    }
+
+    /// The crossing of a member by the flow of a channel: there may be fewer NICs near it than flows.
+    fn at(&self, member: usize, flow: u32) -> Option<&([Uses; 2], LinkId, f64)> {
+        let flows = self.of.range((member, 0)..(member + 1, 0)).count() as u32;
+        self.of.get(&(member, flow % flows.max(1)))
+    }
+}
+
 /// The channels between the nodes `here` and `there`. `rings`, where nodes have no switch of NVLinks, are those inside
 /// a node: their wires are shared with what leaves it.
 ///
@@ -113,64 +159,70 @@ pub(super) fn inside(
 /// Members that cannot reach each other.
 pub(super) fn outside(
     cluster: &Cluster,
-    [here, there]: [&[&Device]; 2],
+    nodes: [&[&Device]; 2],
     rings: Option<(&Inside, &Hops)>,
     generation: Generation,
-) -> Result<Outside, InputError> {
-    let count = here.len().min(there.len());
-    let mut crossings: BTreeMap<(usize, u32), [Uses; 2]> = BTreeMap::new();
-    let mut channels = Vec::new();
-    for entry in 0..count {
-        let mut taken = BTreeSet::new();
-        for flow in 0..FLOWS {
-            let (forth, _, nic) = hop(cluster, [here[entry], there[entry]], flow, generation)?;
-            // Flows rotate over the nearest NICs.
-            if !taken.insert(nic) {
-                break;
-            }
-            let (back, ..) = hop(cluster, [there[entry], here[entry]], flow, generation)?;
-            let alone = narrowest([&forth, &back].into_iter(), 1.0);
-            channels.push(Channel { entry, flow, nic, alone });
-            crossings.insert((entry, flow), [forth, back]);
+) -> Result<(Outside, Vec<Channel>), InputError> {
+    let count = nodes[0].len().min(nodes[1].len());
+    let crossings = Crossings::find(cluster, nodes, generation)?;
+    let natural = vec![(0..count).collect::<Vec<usize>>()];
+    let cycles = rings.map_or(&natural, |(inside, _)| &inside.cycles);
+    let taken = |channel: &Channel| {
+        let cycle = &cycles[channel.cycle];
+        let at = cycle.iter().position(|member| *member == channel.entry).unwrap_or(0);
+        let exit = cycle[(at + cycle.len() - 1) % cycle.len()];
+        // A ring passes the first node forwards and the second one backwards.
+        let forth = crossings.at(exit, channel.flow).map(|(uses, ..)| &uses[0]);
+        let back = crossings.at(channel.entry, channel.flow).map(|(uses, ..)| &uses[1]);
+        let steps = cycle.iter().copied().zip(cycle.iter().copied().cycle().skip(1));
+        let steps = steps.filter(move |(_, to)| *to != channel.entry);
+        let inner = rings.into_iter().flat_map(move |(_, hops)| steps.clone().filter_map(|step| hops.get(&step)));
+        inner.chain(forth).chain(back).collect::<Vec<_>>()
+    };
+    let rate = |channels: &[Channel]| narrowest(channels.iter().flat_map(taken), channels.len() as f64);
+    let all = |least: f64| -> Vec<Channel> {
+        let near = crossings.of.iter().filter(|(_, (.., alone))| *alone >= least);
+        near.flat_map(|((entry, flow), _)| (0..cycles.len()).map(|cycle| Channel { cycle, entry: *entry, flow: *flow }))
+            .collect()
+    };
+    let fastest = crossings.of.values().map(|(.., alone)| *alone).fold(0.0, f64::max);
+    let (every, nearest) = (all(0.0), all(fastest * 0.99));
+    let mut channels = if rate(&nearest) > rate(&every) * 1.001 { nearest } else { every };
+    let mut best = rate(&channels);
+    // What the NICs carry together is the most: fewer channels may be nearer to it where NICs are unlike.
+    let nics: BTreeMap<LinkId, f64> = crossings.of.values().map(|(_, nic, alone)| (*nic, *alone)).collect();
+    let most: f64 = nics.values().sum();
+    while best < most * 0.995 && (2..=FEW).contains(&channels.len()) {
+        let without = |index: usize| {
+            let mut fewer = channels.clone();
+            fewer.remove(index);
+            (rate(&fewer), fewer)
+        };
+        let fewer = (0..channels.len()).map(without).reduce(|one, other| if other.0 > one.0 { other } else { one });
+        match fewer {
+            Some((found, fewer)) if found > best * 1.001 => (best, channels) = (found, fewer),
+            _ => break,
         }
     }
-    let fastest = channels.iter().map(|channel| channel.alone).fold(0.0, f64::max);
-    let rate_of = |least: f64| {
-        let used: Vec<&Channel> = channels.iter().filter(|channel| channel.alone >= least).collect();
-        let mut parts = 0.0;
-        let mut taken: Vec<&Uses> = Vec::new();
-        let cycles = rings.map_or(1, |(inside, _)| inside.cycles.len().max(1));
-        for (number, channel) in
-            used.iter().enumerate().flat_map(|one| (0..cycles).map(move |cycle| (one.0 + cycle, one.1)))
-        {
-            parts += 1.0;
-            taken.extend(&crossings[&(channel.entry, channel.flow)]);
-            let Some((inside, hops)) = rings else { continue };
-            // All of the cycle but its hop into the entry.
-            let cycle = &inside.cycles[number % cycles];
-            let steps = cycle.iter().copied().zip(cycle.iter().copied().cycle().skip(1));
-            taken.extend(steps.filter(|(_, to)| *to != channel.entry || count == 1).filter_map(|step| hops.get(&step)));
-        }
-        let nics: BTreeSet<LinkId> = used.iter().map(|channel| channel.nic).collect();
-        let payload = nics.iter().map(|nic| cluster.link(*nic).payload().bytes_per_s()).fold(f64::MAX, f64::min);
-        Outside { nics: nics.len() as u32, rate: narrowest(taken.into_iter(), parts), payload }
-    };
-    let (all, nearest) = (rate_of(0.0), rate_of(fastest * 0.99));
-    Ok(if nearest.rate > all.rate * 1.001 { nearest } else { all })
+    let used: BTreeSet<LinkId> = channels
+        .iter()
+        .filter_map(|channel| crossings.at(channel.entry, channel.flow).map(|(_, nic, _)| *nic))
+        .collect();
+    let payload = used.iter().map(|nic| cluster.link(*nic).payload().bytes_per_s()).fold(f64::MAX, f64::min);
+    Ok((Outside { nics: used.len() as u32, rate: best, payload }, channels))
 }
 
-/// The orders of `members`, by node, along each channel: every second node is traversed backwards, so that what leaves
-/// on a rail enters on the same one.
-pub(super) fn orders(nodes: &[Vec<u32>], cycles: &[Vec<usize>]) -> Vec<Vec<u32>> {
-    let local = nodes.first().map_or(0, Vec::len);
-    let entries = if nodes.len() > 1 { local } else { 1 };
-    let channels = cycles.iter().flat_map(|cycle| (0..entries).map(move |entry| (cycle, entry)));
-    let order = |(cycle, entry): (&Vec<usize>, usize)| {
+/// The orders of members, by node, along each channel: every second node is traversed backwards, so that what leaves on
+/// a rail enters on the same one.
+pub(super) fn orders(nodes: &[Vec<u32>], cycles: &[Vec<usize>], channels: &[Channel]) -> Vec<Vec<u32>> {
+    let order = |channel: &Channel| {
+        let cycle = &cycles[channel.cycle];
+        let at = cycle.iter().position(|member| *member == channel.entry).unwrap_or(0);
         let node = |(number, node): (usize, &Vec<u32>)| {
-            let walk: Vec<u32> = cycle.iter().cycle().skip(entry).take(local).map(|member| node[*member]).collect();
+            let walk: Vec<u32> = cycle.iter().cycle().skip(at).take(cycle.len()).map(|member| node[*member]).collect();
             if number % 2 == 0 { walk } else { walk.into_iter().rev().collect() }
         };
         nodes.iter().enumerate().flat_map(node).collect()
     };
-    channels.map(order).collect()
+    channels.iter().map(order).collect()
 }

@@ -32,13 +32,18 @@ pub(super) fn seconds(machine: &NcclMachine, request: &Request, call: &NcclCall<
 
 /// GB/s of Simple on rings: of the GPUs' links, of the channels, and of the NICs.
 fn carried(machine: &NcclMachine, channels: u32) -> f64 {
+    // Of n GPUs of a node, each channel between nodes takes the links of n − 1.
+    let local = f64::from(machine.per_node());
+    let passes = if machine.nodes > 1 { (local - 1.0) / local } else { 1.0 };
     let inside = match machine.nvlink {
-        Some(_) => machine.line() * pace::ring_share(machine.generation),
+        // Without a switch of NVLinks, what leaves a node is counted with what it takes inside.
+        Some(_) if machine.nodes > 1 && !machine.nvswitch => f64::INFINITY,
+        Some(_) => machine.line() * pace::ring_share(machine.generation) / passes,
         None => f64::INFINITY,
     };
     inside
         .min(f64::from(channels) * pace::of_channel(machine.generation))
-        .min(machine.outward() * machine.fabric.ring * pace::NIC_SHARE)
+        .min(machine.outward() * machine.fabric.ring * pace::nic_share(machine.generation))
 }
 
 /// Microseconds that a step between nodes takes: NCCL's own, and the links'.
@@ -67,7 +72,13 @@ fn ring(machine: &NcclMachine, request: &Request, call: &NcclCall<'_>, choice: &
         }
         protocol => carried(machine, choice.channels) * pace::protocol_share(protocol, machine.nodes > 1),
     };
-    walk + volume * kilobytes / rate
+    if machine.nodes == 1 || choice.protocol != NcclProtocol::Simple {
+        return walk + volume * kilobytes / rate;
+    }
+    // Between nodes the narrowest link is busy all the time, unless a block's own walk is longer.
+    let alone = f64::from(choice.channels) * pace::of_channel(machine.generation);
+    let busy = volume * kilobytes / rate + across(machine, request, choice);
+    busy.max(walk + volume * kilobytes / alone)
 }
 
 /// The pipeline's rate is that of NCCL's own model, which was measured by its authors; the NICs may carry less.
@@ -100,7 +111,7 @@ fn pat(machine: &NcclMachine, request: &Request, choice: &NcclChoice, kilobytes:
 /// GB/s of a buffer that trees between nodes get through a node's NICs.
 fn outward(machine: &NcclMachine) -> f64 {
     let times = if machine.nodes == 2 { 1.0 } else { 2.0 };
-    machine.outward() * machine.fabric.tree * pace::NIC_SHARE / times
+    machine.outward() * machine.fabric.tree * pace::nic_share(machine.generation) / times
 }
 
 /// A buffer runs in loops of channels × heads chunks, of which one is summed while the one before is multicast.
@@ -146,7 +157,9 @@ fn pairs(machine: &NcclMachine, kilobytes: f64) -> f64 {
         }
         None => 0.0,
     };
-    let outside = local * (ranks - local) / ranks / (machine.outward() * machine.fabric.pairs * pace::NIC_SHARE);
+    let outside = local * (ranks - local)
+        / ranks
+        / (machine.outward() * machine.fabric.pairs * pace::nic_share(machine.generation));
     let walk = if machine.nodes > 1 { 14.0 + machine.latency.as_secs_f64() * 1e6 } else { 0.0 };
     pace::least_of_pairs(machine.per_process) + walk + kilobytes * inside.max(outside)
 }

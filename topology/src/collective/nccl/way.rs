@@ -50,7 +50,7 @@ impl<'a> Way<'a> {
         match link.kind {
             LinkKind::NvLink => pace::ring_share(self.generation) * line / payload,
             LinkKind::Pcie => (self.pcie * line / payload).min(1.0),
-            LinkKind::Ethernet | LinkKind::InfiniBand => pace::NIC_SHARE,
+            LinkKind::Ethernet | LinkKind::InfiniBand => pace::nic_share(self.generation),
             _ => 1.0,
         }
     }

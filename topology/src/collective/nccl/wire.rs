@@ -18,6 +18,8 @@ pub struct Wire {
     pub method: Method,
     /// How they are synchronised.
     pub protocol: NcclProtocol,
+    /// The number of its flow, by which a channel takes one of several near NICs ([`Cluster::route_of_flow`]).
+    pub flow: u32,
 }
 
 /// The cost of a message on a route.
@@ -43,7 +45,7 @@ impl Wire {
     /// let cluster = lockstep_topology::Cluster::load("dgx-h100").unwrap();
     /// let [one, other] = [1, 2].map(|id| &cluster.devices()[id]);
     /// let route = cluster.route(one.id, other.id).unwrap();
-    /// let wire = Wire { method: Method::Ring, protocol: NcclProtocol::Ll128 };
+    /// let wire = Wire { method: Method::Ring, protocol: NcclProtocol::Ll128, flow: 0 };
     /// let terms = wire.on(&cluster, [one, other], &route).unwrap();
     /// assert_eq!((terms.step.as_secs_f64() * 1e6, terms.slots.0), (1.9, 4_608_000));
     /// ```
@@ -51,7 +53,7 @@ impl Wire {
     /// # Errors
     /// A route that the protocol does not serve, with the cure.
     pub fn on(self, cluster: &Cluster, ends: [&Device; 2], route: &Route) -> Result<Terms, InputError> {
-        let Wire { method, protocol } = self;
+        let Wire { method, protocol, .. } = self;
         let refuse = |message: &str| {
             let way = format!("{protocol} from {} to {}", ends[0].name, ends[1].name);
             Err(InputError::new("", way, message))
