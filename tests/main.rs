@@ -53,6 +53,5 @@ mod sweeps;
 mod symmetry;
 mod tuning;
 mod unread;
-mod words;
 mod zero;
 mod zoo;
