@@ -45,3 +45,52 @@ fn predictions_compared_with_their_own_table_have_no_error() {
     assert!(rows(&folder, "collective-beside", &slower).iter().any(|row| number(row, "log_error") > 0.1));
     assert!(stdout(&folder, &slower).contains("|ln(predicted / measured)|: median"));
 }
+
+/// A log as Open MPI prints it: four ranks of a host, with this operation and share of the bandwidth on the bus.
+fn log(operation: &str, share: f64) -> String {
+    let mut lines = vec!["# nThread 1 nGpus 1".to_owned(), "# Using devices".to_owned()];
+    let rank = |rank: u32| {
+        format!("#  Rank  {rank} Group  0 Pid {rank} on host-a device  {rank} [0x0{rank}] NVIDIA A100-SXM4-40GB")
+    };
+    lines.extend((0..4).map(rank));
+    lines.push("#  size  count  type  redop  root  time  algbw  busbw #wrong".to_owned());
+    let row = |bytes: u32, time: f64| {
+        let algbw = f64::from(bytes) / time * 1e-3;
+        format!("{bytes} {} float {operation} -1 {time:.2} {algbw:.2} {:.2} 0", bytes / 4, algbw * share)
+    };
+    lines.extend([row(1 << 20, 40.0), row(4 << 20, 80.0)]);
+    lines.iter().map(|line| format!("[1,0]<stdout>:{line}\n")).collect()
+}
+
+/// What a log says of itself is used where no flag says it, and a flag that contradicts it is refused with the cure.
+#[test]
+fn a_log_gives_ranks_collective_and_cluster() {
+    let folder = folder("like");
+    std::fs::write(folder.join("allreduce.log"), log("sum", 1.5)).expect("a writable folder");
+    std::fs::write(folder.join("shards.log"), log("none", 0.75)).expect("a writable folder");
+    let like = |more: &[&'static str]| [&["sim", "collective", "--like", "allreduce.log"][..], more].concat();
+    let found = rows(&folder, "collective-beside", &like(&[]));
+    let stated = ["sim", "collective", "--collective", "allreduce", "--ranks", "4", "--cluster", "p4d.24xlarge"];
+    let stated = [&stated[..], &["--beside", "allreduce.log"]].concat();
+    assert_eq!(found, rows(&folder, "collective-beside", &stated));
+    assert_eq!((found.len(), number(&found[0], "bytes"), number(&found[0], "time_us")), (2, 1_048_576.0, 40.0));
+    let other = rows(&folder, "collective-beside", &like(&["--cluster", "dgx-a100"]));
+    assert_eq!(other[0]["on"].as_str(), Some("dgx-a100"), "of another size of memory alone");
+    let shards = ["sim", "collective", "--like", "shards.log"];
+    let gathered = rows(&folder, "collective-beside", &[&shards[..], &["--collective", "all_gather"]].concat());
+    assert_eq!(gathered[0]["collective"].as_str(), Some("allgather"));
+    for (arguments, expected) in [
+        (like(&["--ranks", "8"]), &["--ranks", "8", "is of 4 ranks", "give 4"][..]),
+        (like(&["--collective", "broadcast"]), &["--collective", "is of allreduce", "leave --collective out"]),
+        (like(&["--cluster", "dgx-h100"]), &["--cluster", "h100-sxm", "NVIDIA A100-SXM4-40GB", "name a cluster with"]),
+        (like(&["--cluster", "ethernet-4"]), &["--cluster", "has no GPUs", "name a cluster with such GPUs"]),
+        (like(&["--algorithm", "library:nccl", "--explain"]), &["--explain"]),
+        (shards.to_vec(), &["allgather or alltoallv", "name it with --collective"]),
+        (vec!["sim", "collective", "--bytes", "1MiB"], &["--ranks"]),
+    ] {
+        let output = lockstep(&folder, &arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        expected.iter().for_each(|part| assert!(said.contains(part), "{arguments:?}: {part}: {said}"));
+    }
+}

@@ -4,6 +4,7 @@
 //! Commands and flags come from the program's own help: a new one without a call and a value here fails.
 //! `LOCKSTEP_THOROUGH=1` gives each flag in more contexts.
 
+mod documents;
 mod keys;
 mod tables;
 

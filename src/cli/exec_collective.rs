@@ -68,12 +68,12 @@ impl ExecCollective {
         let mut meant = Vec::new();
         for algorithm in &flags.algorithms {
             // Each switch is a rank.
-            let ranks = flags.ranks.saturating_add(algorithm.switches());
+            let ranks = flags.members().saturating_add(algorithm.switches());
             let here = launch.here(ranks).len() as u64;
             launch.all(check_threads(here, 1))?;
             launch
                 .check_ranks(ranks)
-                .map_err(|message| Failure::Input(InputError::flag("ranks", flags.ranks.to_string(), message)))?;
+                .map_err(|message| Failure::Input(InputError::flag("ranks", flags.members().to_string(), message)))?;
             // Here all ranks share one host; on several, each process is a node.
             let each = ranks / launch.processes();
             let nodes = if launch.processes() == 1 { vec![ranks] } else { vec![each; launch.processes() as usize] };
@@ -115,7 +115,7 @@ impl ExecCollective {
                 collective: run.collective.to_string(),
                 algorithm: run.algorithm.to_string(),
                 on: flags.transport.to_string(),
-                ranks: flags.ranks,
+                ranks: flags.members(),
                 bytes: run.elements * 4,
                 time_us: time * 1e6,
                 time_p10_us: Some(quantile(&measured.seconds, 0.1) * 1e6),
@@ -131,7 +131,11 @@ impl ExecCollective {
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
         let mut notes = Notes::default();
-        flags.algorithms.iter().flat_map(|algorithm| algorithm.executed(flags.ranks)).for_each(|note| notes.add(&note));
+        flags
+            .algorithms
+            .iter()
+            .flat_map(|algorithm| algorithm.executed(flags.members()))
+            .for_each(|note| notes.add(&note));
         if let Some(path) = self.pace_of.as_ref().filter(|_| Quiet::disturbed(farthest)) {
             let place = path.display();
             notes.add(&format!(

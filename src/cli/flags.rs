@@ -177,16 +177,17 @@ impl FoldFlags {
 #[derive(Debug, Clone, Args)]
 pub struct CollectiveFlags {
     /// allreduce, reduce-scatter, allgather, broadcast, broadcast:ROOT, reduce, reduce:ROOT, scatter:ROOT,
-    /// gather:ROOT, alltoallv (equal blocks)
-    #[arg(long, default_value = "allreduce", value_name = "NAME")]
-    pub collective: String,
+    /// gather:ROOT, alltoallv (equal blocks) [default: allreduce]
+    #[arg(long, value_name = "NAME")]
+    pub collective: Option<String>,
     /// Of the registry; rows follow in the given order. None: the default
     #[arg(long = "algorithm", value_parser = algorithm, value_delimiter = ',', value_name = "A,…")]
     #[arg(help = algorithms(|(form, _)| form, ", "), long_help = algorithms(|(form, help)| format!("{form}: {help}"), "\n"))]
     pub algorithms: Vec<Algorithm>,
     /// Members of the group
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true, aliases = of_key("ranks"))]
-    pub ranks: u32,
+    #[arg(required = true)]
+    pub ranks: Option<u32>,
     /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB; 8..1GiB is 8 bytes and every double of it up to 1GiB; K, M and G alone are
     /// powers of 1024, as in nccl-tests
     #[arg(long, value_delimiter = ',', value_parser = sizes, value_name = "SIZE,…", default_value = "1MiB")]
@@ -238,6 +239,26 @@ impl CollectiveFlags {
         }
     }
 
+    /// Members: as given, or as a log lists them.
+    pub fn members(&self) -> u32 {
+        self.ranks.unwrap_or(1)
+    }
+
+    /// The name of the collective, if one is given.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn named(&self) -> Result<Option<String>, InputError> {
+        let located = |error: InputError| error.at(ErrorPlace::Flag("collective"));
+        let Some(given) = &self.collective else { return Ok(None) };
+        let wrong = |wrong: String| located(InputError::new("", "", wrong));
+        let name = ours("collective", given, ["alltoallv"]).map_err(wrong)?;
+        if name == "alltoallv" {
+            return Ok(Some(name.into_owned()));
+        }
+        given.parse::<Collective>().map(|collective| Some(collective.to_string())).map_err(located)
+    }
+
     /// The collective itself, over `elements` elements; an alltoallv has equal blocks.
     ///
     /// # Errors
@@ -245,17 +266,15 @@ impl CollectiveFlags {
     pub fn collective(&self, elements: u64) -> Result<Collective, InputError> {
         /// The most members for a table of counts per pair.
         const MOST: u32 = 8192;
-        let located = |error: InputError| error.at(ErrorPlace::Flag("collective"));
-        let name = ours("collective", &self.collective, ["alltoallv"])
-            .map_err(|wrong| located(InputError::new("", "", wrong)))?;
+        let Some(name) = self.named()? else { return Ok(Collective::AllReduce) };
         if name != "alltoallv" {
-            return self.collective.parse().map_err(located);
+            return name.parse().map_err(|error: InputError| error.at(ErrorPlace::Flag("collective")));
         }
-        if self.ranks > MOST {
+        if self.members() > MOST {
             let message = format!("an alltoallv has a count per pair: use at most {MOST} ranks");
-            return Err(InputError::flag("ranks", self.ranks.to_string(), message));
+            return Err(InputError::flag("ranks", self.members().to_string(), message));
         }
-        let ranks = u64::from(self.ranks);
+        let ranks = u64::from(self.members());
         let counts = vec![elements / ranks; (ranks * ranks) as usize];
         Ok(Collective::AllToAllV { counts: counts.into() })
     }

@@ -1,19 +1,17 @@
 //! Runs `lockstep sim collective`: predicts one collective.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective_within};
-use lockstep_topology::placement::with_room;
-use lockstep_topology::{
-    Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
-};
+use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement};
 
 use super::collective_beside::{beside, note};
 use super::flags::{CollectiveFlags, FoldFlags};
-use super::nccl_table;
+use super::nccl_log::NcclLog;
 use super::sim_predict::Network;
+use super::{collective_like, nccl_table};
 use lockstep_exec::available_memory;
 use lockstep_experiment::{Experiment, THIS_MACHINE};
 use lockstep_predict::Site;
@@ -32,13 +30,15 @@ use lockstep_report::{CollectiveRow, Format, Report, print};
   lockstep sim collective --ranks 8 --bytes 8..1GiB --cluster dgx-a100 --format nccl-tests
   lockstep sim collective --algorithm library:nccl --ranks 16 --bytes 64KiB..1GiB --cluster dgx-h100:2 --transport mpi --explain
   lockstep sim collective --algorithm library:nccl@2.20:tree:ll128:8 --ranks 16 --bytes 1MiB --cluster dgx-a100:2
+  lockstep sim collective --like all_reduce_perf.log
   lockstep sim collective --ranks 8 --beside all_reduce_perf.txt --cluster dgx-a100")]
+#[command(mut_arg("ranks", |ranks| ranks.required(false).required_unless_present("beside")))]
 pub(super) struct SimCollective {
     #[command(flatten)]
     collective: CollectiveFlags,
-    /// Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file
-    #[arg(long, default_value = THIS_MACHINE)]
-    cluster: String,
+    /// Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file [default: this-machine]
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: Option<String>,
     /// Profile of lockstep calibrate, instead of this machine's own
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -48,8 +48,9 @@ pub(super) struct SimCollective {
     /// Explain each time: resources in use, and what the time depends on
     #[arg(long)]
     explain: bool,
-    /// The sizes of this table, as nccl-tests printed it, and how far predictions are from its times
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bytes", "explain"])]
+    /// The sizes of this log of nccl-tests, and how far predictions are from its times. Its ranks, collective, NCCL version and
+    /// GPUs (as a cluster) are used where no flag gives them, and flags must not contradict it
+    #[arg(long, visible_alias = "like", value_name = "FILE", conflicts_with_all = ["bytes", "explain"])]
     beside: Option<PathBuf>,
     #[command(flatten)]
     fold: FoldFlags,
@@ -85,14 +86,17 @@ impl CollectiveFormat {
 
 impl SimCollective {
     pub(super) fn run(mut self) -> Result<(), Failure> {
+        let mut log = match &self.beside {
+            Some(path) => Some(collective_like::read(path, &mut self.collective)?),
+            None => None,
+        };
         self.collective.collective(1)?;
         self.collective.check_chunk()?;
         if self.explain && self.format == CollectiveFormat::NcclTests {
             let message = "nccl-tests' table has no column for explanations: leave it out, or use table, csv or json";
             return Err(InputError::flag("explain", "", message).into());
         }
-        let measured = self.beside.as_deref().map(measured).transpose()?;
-        if measured.is_some() && self.format == CollectiveFormat::NcclTests {
+        if log.is_some() && self.format == CollectiveFormat::NcclTests {
             let message = "has no column for what was measured: use table, csv or json";
             return Err(InputError::flag("format", "nccl-tests", message).into());
         }
@@ -102,29 +106,45 @@ impl SimCollective {
             let message = "nccl-tests' table has no column for algorithms: name one, or use table, csv or json";
             return Err(InputError::flag("algorithm", second.to_string(), message).into());
         }
-        let sizes: Vec<Bytes> = match &measured {
-            Some(measured) => measured.iter().map(|row| row.bytes).collect(),
+        let sizes: Vec<Bytes> = match &log {
+            Some(log) => log.sizes.iter().map(|row| row.bytes).collect(),
             None => self.collective.sizes(),
         };
-        let experiment =
-            Experiment { cluster: self.cluster.clone(), transport: self.collective.transport, ..Experiment::default() };
+        let cluster = match &mut log {
+            Some(log) => collective_like::cluster(self.cluster.as_deref(), log, self.collective.members())?,
+            None => self.cluster.clone().unwrap_or_else(|| THIS_MACHINE.to_owned()),
+        };
+        let experiment = Experiment { cluster, transport: self.collective.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let named = Some(&site.cluster).filter(|_| !experiment.on_this_machine());
         let default = self.collective.default_algorithm(named)?;
+        if let Some(log) = &mut log {
+            for algorithm in &mut self.collective.algorithms {
+                *algorithm = collective_like::with_version(algorithm.clone(), log)?;
+            }
+        }
         let flags = &self.collective;
         let mut rows = Vec::new();
         let mut notes = Notes::default();
+        log.iter().flat_map(|log| &log.notes).for_each(|note| notes.add(note));
         std::iter::once(site.basis.clone()).chain(site.cluster.notes()).for_each(|note| notes.add(&note));
         default.iter().for_each(|note| notes.add(note));
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for algorithm in &flags.algorithms {
-            let of_this = self.predict(algorithm, &sizes, &experiment, &site, (&estimate, rows.len()), &mut notes)?;
+            let of_this = self.predict(
+                algorithm,
+                &sizes,
+                (&experiment, log.as_ref()),
+                &site,
+                (&estimate, rows.len()),
+                &mut notes,
+            )?;
             rows.extend(of_this);
         }
         estimate.end();
-        if let Some(measured) = measured {
-            let rows = beside(&rows, &measured);
-            rows.chunks(measured.len()).for_each(|of_algorithm| notes.add(&note(of_algorithm)));
+        if let Some(log) = log {
+            let rows = beside(&rows, &log.sizes);
+            rows.chunks(log.sizes.len()).for_each(|of_algorithm| notes.add(&note(of_algorithm)));
             let notes = notes.lines(rows.len());
             return Report::new(rows, notes).print(self.format.common().unwrap_or_default());
         }
@@ -145,7 +165,7 @@ impl SimCollective {
         &self,
         algorithm: &Algorithm,
         sizes: &[Bytes],
-        experiment: &Experiment,
+        (experiment, log): (&Experiment, Option<&NcclLog>),
         site: &Site,
         (estimate, before): (&Estimate, usize),
         notes: &mut Notes,
@@ -155,13 +175,12 @@ impl SimCollective {
         // Ranks are those with data; here switches are ranks too, as in the executor.
         let switches = algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
-        let ranks = flags.ranks.saturating_add(played);
-        let placement = Placement::new(&site.cluster, ranks, &PlacementRule::Pack);
-        let placement = placement.map_err(|error| match with_room(&self.cluster, ranks) {
-            Some(larger) => InputError { message: format!("{}: write cluster {larger}", error.message), ..error },
-            None => error,
-        })?;
-        let joined = if played == 0 { algorithm.joined(flags.ranks) } else { Vec::new() };
+        let ranks = flags.members().saturating_add(played);
+        let rule = collective_like::placement(log, experiment.on_this_machine());
+        let placement = Placement::new(&site.cluster, ranks, &rule);
+        let placement =
+            placement.map_err(|error| collective_like::too_small(error, &experiment.cluster, ranks, log))?;
+        let joined = if played == 0 { algorithm.joined(flags.members()) } else { Vec::new() };
         let placement = placement.and_switches(&site.cluster, &joined, algorithm)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;
         let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
@@ -170,7 +189,7 @@ impl SimCollective {
         let nodes = || placement.node_sizes(&members);
         let group = if algorithm.by_nodes() { Group::nodes(&nodes()) } else { Group::flat(placement.ranks()) };
         let mut rows = Vec::new();
-        algorithm.played(flags.ranks).filter(|_| played > 0).iter().for_each(|note| notes.add(note));
+        algorithm.played(flags.members()).filter(|_| played > 0).iter().for_each(|note| notes.add(note));
         for bytes in sizes {
             let run = CollectiveRun {
                 fold: self.fold.rule(),
@@ -181,7 +200,7 @@ impl SimCollective {
                 SimError::Input(error) => Failure::Input(at_algorithm(error)),
                 other => Failure::Run(other.to_string()),
             };
-            let what = format!("{} of {bytes} among {} ranks by {algorithm}", run.collective, flags.ranks);
+            let what = format!("{} of {bytes} among {} ranks by {algorithm}", run.collective, flags.members());
             let done = (before + rows.len()) as f64;
             let mut progress = |of_this: f64| estimate.show((done + of_this) / all, &what);
             progress(0.0);
@@ -206,7 +225,7 @@ impl SimCollective {
                 collective: run.collective.to_string(),
                 algorithm: run.algorithm.to_string(),
                 on: site.cluster.name().to_owned(),
-                ranks: flags.ranks,
+                ranks: flags.members(),
                 bytes: run.elements * 4,
                 time_us: time.time.as_secs_f64() * 1e6,
                 algbw: time.algbw * 1e-9,
@@ -226,14 +245,6 @@ impl SimCollective {
         }
         Ok(rows)
     }
-}
-
-/// Reads a table of nccl-tests.
-fn measured(path: &Path) -> Result<Vec<nccl_table::MeasuredSize>, InputError> {
-    let file = path.display().to_string();
-    let text = read_text(path, RECORD)
-        .map_err(|error| InputError::flag("beside", &file, error.with_cure("name what nccl-tests printed")))?;
-    nccl_table::parse(&file, &text)
 }
 
 /// The collective over a buffer of `bytes`, in whole elements.

@@ -66,7 +66,7 @@ pub fn read(bytes: &[u8]) -> Result<DatumSample, String> {
     }
     let size = |value: Option<i32>| value.and_then(|value| u16::try_from(value).ok()).map_or(0, u32::from);
     let shape = Shape { channels: size(datum.channels), height: size(datum.height), width: size(datum.width) };
-    // Rows and columns before channels: no image has so many channels and so few columns.
+    // Rows and columns before channels: images have at most four channels.
     if shape.channels > 4 && shape.height > 4 && matches!(shape.width, 1 | 3 | 4) {
         return Err(format!(
             "its {} channels, {} rows and {} columns are in the order height, width, channels, as NumPy has them: write \

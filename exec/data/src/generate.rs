@@ -14,7 +14,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::idx;
-use crate::picture::{self, Picture};
+use crate::picture;
+use crate::pixels::Picture;
 
 /// The set that a generated one resembles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

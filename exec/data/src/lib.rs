@@ -13,11 +13,13 @@ mod normalisation;
 mod pack;
 mod packed;
 mod picture;
+mod pixels;
 mod png_picture;
 mod source;
 
 pub use normalisation::Normalisation;
 pub use pack::{Outcome, Packing, Skipped, pack};
 pub use packed::Packed;
-pub use picture::{MOST_PIXELS, Picture, QUALITY, decode as decode_jpeg, keep as keep_jpeg, size as jpeg_size};
+pub use picture::{QUALITY, decode as decode_jpeg, keep as keep_jpeg, size as jpeg_size};
+pub use pixels::{MOST_PIXELS, Picture};
 pub use source::{Sample, SampleEntry, SetPart, Source, cifar, lmdb, shards};

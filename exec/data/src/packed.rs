@@ -146,7 +146,7 @@ impl Packed {
     ///
     /// # Errors
     /// Changed bytes, or not a JPEG.
-    pub fn pixels(&self, sample: usize) -> Result<picture::Picture, InputError> {
+    pub fn pixels(&self, sample: usize) -> Result<crate::pixels::Picture, InputError> {
         let bytes = self.checked(sample)?;
         let error = |message| InputError::new(&self.place, format!("sample {sample}"), message);
         picture::decode(bytes).map_err(error)

@@ -8,32 +8,11 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
+use crate::pixels::{MOST_PIXELS, Picture};
 use crate::png_picture;
 
-/// The most pixels of an image, 2^26: larger ones are refused by their header, before decoding.
-pub const MOST_PIXELS: u64 = 1 << 26;
 /// JPEG quality of re-encoded images.
 pub const QUALITY: u8 = 90;
-
-/// Decoded pixels, `[height, width, channels]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
-    /// Pixels in a row.
-    pub width: u16,
-    /// Rows.
-    pub height: u16,
-    /// 1 (grey) or 3 (RGB).
-    pub channels: u8,
-    /// `height` · `width` · `channels` values.
-    pub pixels: Vec<u8>,
-}
-
-impl Picture {
-    /// Rows and columns.
-    pub fn size(&self) -> (usize, usize) {
-        (self.height.into(), self.width.into())
-    }
-}
 
 /// A library's message, in one line.
 fn as_text(error: &dyn std::fmt::Display) -> String {

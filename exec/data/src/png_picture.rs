@@ -4,13 +4,16 @@ use std::io::Cursor;
 
 use png::{ColorType, Decoder, Reader, Transformations};
 
-use crate::picture::{MOST_PIXELS, Picture};
+use crate::pixels::{MOST_PIXELS, Picture};
 
 /// The first bytes of every PNG file.
 pub(crate) const MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 
+/// A reader of a file in memory.
+type FileReader<'a> = Reader<Cursor<&'a [u8]>>;
+
 /// A reader after the header; palettes, small and large depths become 8 bits per channel.
-fn reader(file: &[u8]) -> Result<(Reader<Cursor<&[u8]>>, Header), String> {
+fn reader(file: &[u8]) -> Result<(FileReader<'_>, Header), String> {
     let unread = |error: png::DecodingError| format!("is not a PNG file that can be read: {error}");
     let mut decoder = Decoder::new(Cursor::new(file));
     decoder.set_transformations(Transformations::normalize_to_color8());
@@ -105,6 +108,13 @@ mod tests {
             assert_eq!((picture.channels, &picture.pixels[..]), (channels, expected), "{colour:?} {depth:?}");
             assert_eq!(size(&file).unwrap(), (width as u16, 1, channels));
             assert!((0..file.len()).all(|end| decode(&file[..end]).is_err()), "every cut is found: {colour:?}");
+            for (at, bit) in (0..file.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+                let mut changed = file.clone();
+                changed[at] ^= 1 << bit;
+                // Chunks have checksums; those of an ancillary chunk may be skipped.
+                let unharmed = |of: &Picture| (of.width, of.height) == (picture.width, picture.height);
+                assert!(decode(&changed).as_ref().map_or(true, unharmed), "{colour:?} {depth:?}: byte {at}, bit {bit}");
+            }
         }
     }
 

@@ -97,6 +97,12 @@ impl<R: Row + DeserializeOwned + JsonSchema> CsvForm<R> {
     }
 }
 
+/// The names of the columns that rows of this kind can have.
+pub fn column_names<R: JsonSchema>() -> Vec<String> {
+    let schema = schema_for!(R);
+    schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
 fn line(cells: impl Iterator<Item = String>) -> String {
     cells.collect::<Vec<_>>().join(",") + "\n"
 }

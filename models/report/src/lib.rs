@@ -32,7 +32,7 @@ pub mod trace;
 mod trained_row;
 
 pub use columns::Row;
-pub use csv::CsvForm;
+pub use csv::{CsvForm, column_names};
 pub use curve_row::{CurvePointRow, CurveRow};
 pub use data_row::{PackRow, SampleGroupRow, SampleRow};
 pub use failure::Failure;

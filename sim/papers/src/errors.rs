@@ -35,22 +35,30 @@ pub fn check(file: &str, text: &str, rows: &[PaperRow]) -> Result<Vec<String>, F
         let message = format!("must begin with {HEADER}: write it again with {WRITE} {file}");
         return Err(InputError::new(file, text.lines().next().unwrap_or_default(), message).into());
     }
-    let (mut known, mut worse, mut better) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut known, mut worse, mut better, mut others) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (line, number) in lines {
         let wrong = |message: &str| InputError::new(ErrorPlace::line(file, number), line, message);
         let [paper, error, holds, name] = line.splitn(4, ',').collect::<Vec<_>>()[..] else {
             return Err(wrong("must have four columns").into());
         };
+        if known.contains(&(paper, name)) {
+            return Err(wrong("is there twice: keep one").into());
+        }
+        if !matches!(holds, "" | "true" | "false") || error.is_empty() && holds.is_empty() {
+            return Err(wrong("needs an error, or true or false whether the ordering holds").into());
+        }
         known.push((paper, name));
         let Some(row) = rows.iter().find(|row| row.paper == paper && row.row == name) else {
-            // It belongs to a paper that is not among the rows.
             if rows.iter().any(|row| row.paper == paper) {
                 worse.push(format!("{paper} {name} is gone"));
+            } else if !others.contains(&paper) {
+                others.push(paper);
             }
             continue;
         };
         if !error.is_empty() {
-            let committed: f64 = error.parse().map_err(|_| wrong("the error must be a number"))?;
+            let committed = error.parse::<f64>().ok().filter(|error| error.is_finite());
+            let committed = committed.ok_or_else(|| wrong("the error must be a number"))?;
             let now = row.error_pct.unwrap_or(f64::INFINITY);
             let moved = now.abs() - committed.abs();
             if moved > MARGIN {
@@ -59,14 +67,26 @@ pub fn check(file: &str, text: &str, rows: &[PaperRow]) -> Result<Vec<String>, F
                 better.push(format!("{paper} {name}: {now:.1} %, was {committed:.1} %: better, commit it"));
             }
         }
-        if holds == "true" && row.holds != Some(true) {
-            worse.push(format!("{paper} {name} held"));
+        match (error.is_empty(), row.error_pct) {
+            (true, Some(now)) => better.push(format!("{paper} {name}: {now:.1} %, was none: commit it")),
+            (false, Some(_)) if holds.is_empty() && row.holds.is_some() => {
+                better.push(format!("{paper} {name} holds or not, and did not say: commit it"));
+            }
+            _ => {}
+        }
+        match (holds, row.holds) {
+            ("true", Some(true)) | ("false", Some(false)) | ("", _) => {}
+            ("true", _) => worse.push(format!("{paper} {name} held")),
+            (_, now) => better.push(format!("{paper} {name}: holds is {now:?}, was {holds}: commit it")),
         }
     }
     for row in rows.iter().filter(|row| row.error_pct.is_some() || row.holds.is_some()) {
         if !known.contains(&(row.paper.as_str(), row.row.as_str())) {
             better.push(format!("{} {} is new: commit it", row.paper, row.row));
         }
+    }
+    if !others.is_empty() {
+        better.push(format!("not checked: the rows of {}, which were not asked for", others.join(", ")));
     }
     if worse.is_empty() {
         return Ok(better);
@@ -119,7 +139,10 @@ mod tests {
             ["p A is new: commit it"]
         );
         // Other papers are not checked.
-        assert_eq!(check("e.csv", &format!("{HEADER}\nq,1.0,,A\n"), &[]), Ok(Vec::new()));
+        assert_eq!(
+            check("e.csv", &format!("{HEADER}\nq,1.0,,A\n"), &[]).unwrap(),
+            ["not checked: the rows of q, which were not asked for"]
+        );
     }
 
     #[test]
@@ -127,6 +150,10 @@ mod tests {
         for (text, wanted) in [
             ("row,error\n", "e.csv: row,error: must begin with paper,error"),
             ("paper,error_pct,holds,row\np,1.0,A\n", "e.csv:2: p,1.0,A: must have four columns"),
+            ("paper,error_pct,holds,row\np,nan,,A\n", "e.csv:2: p,nan,,A: the error must be a number"),
+            ("paper,error_pct,holds,row\np,1.0,maybe,A\n", "e.csv:2: p,1.0,maybe,A: needs an error, or true or false"),
+            ("paper,error_pct,holds,row\np,,,A\n", "e.csv:2: p,,,A: needs an error, or true or false"),
+            ("paper,error_pct,holds,row\np,1.0,,A\np,1.0,,A\n", "e.csv:3: p,1.0,,A: is there twice"),
             ("paper,error_pct,holds,row\np,x,,A\n", "e.csv:2: p,x,,A: the error must be a number"),
         ] {
             let message = check("e.csv", text, &[row("A", Some(1.0), None)]).unwrap_err().to_string();

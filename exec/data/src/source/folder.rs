@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lockstep_topology::ErrorPlace;
+
 use super::{Item, Piece, SetPart};
 
 /// Most folders within each other.
@@ -57,7 +59,8 @@ pub(super) fn of_part(folder: &Path, all: &[String], part: SetPart) -> Result<Op
         // A class may be called test; two parts are no accident.
         (SetPart::Train, None, Some(_)) => Ok(None),
         (SetPart::Train, Some(found), other) => {
-            let other = other.map_or_else(String::new, |other| format!("; --part held-out packs {other}"));
+            let other = other
+                .map_or_else(String::new, |other| format!("; {} held-out packs {other}", ErrorPlace::Flag("part")));
             Ok(Some((folder.join(found), format!("packed: the folder {found}{other}"))))
         }
         (SetPart::HeldOut, _, Some(found)) => Ok(Some((folder.join(found), format!("packed: the folder {found}")))),

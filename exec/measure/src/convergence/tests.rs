@@ -114,6 +114,11 @@ fn reports_of_runs_are_read() {
         (report(&[run(16, 1, "null")]), "train longer"),
         (report(&[run(16, 1, "1").replace("0.97", "null")]), "--target-accuracy 0.97"),
         (report(&[run(16, 1, "1"), run(16, 1, "1").replace("0.97", "0.9")]), "one target"),
+        (report(&[run(16, 1, "1"), run(16, 1, "1").replace("mnist", "cifar")]), "one data set"),
+        (report(&[run(16, 1, "1")]).replace("\"version\": 1", "\"version\": 2"), "version 2: is not 1"),
+        (report(&[run(16, 1, "1").replace("steps_to", "step_to")]), "did you mean steps_to_target?"),
+        (report(&[run(16, 1, "9").replace("\"seed\": 1", "\"steps\": 8")]), "more than the run's 8 steps"),
+        (report(&[run(16, 1, "1")]).replace("\"notes\"", "\"remarks\""), "unknown field"),
     ] {
         let error = logged::parse("runs.json", &text).unwrap_err().to_string();
         assert!(error.contains("runs.json") && error.contains(words), "{error} lacks {words}");
