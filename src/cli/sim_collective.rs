@@ -51,6 +51,9 @@ pub(super) struct SimCollective {
     /// The sizes of this table, as nccl-tests printed it, and how far predictions are from its times
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bytes", "explain"])]
     beside: Option<PathBuf>,
+    /// At most that many ranks on each host of the cluster; else as many as it has places for
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_node: Option<u32>,
     #[command(flatten)]
     fold: FoldFlags,
     /// How to print
@@ -90,6 +93,10 @@ impl SimCollective {
         if self.explain && self.format == CollectiveFormat::NcclTests {
             let message = "nccl-tests' table has no column for explanations: leave it out, or use table, csv or json";
             return Err(InputError::flag("explain", "", message).into());
+        }
+        if let (Some(each), THIS_MACHINE) = (self.ranks_per_node, self.cluster.as_str()) {
+            let message = "is about the hosts of a cluster, and this machine is one: leave it out, or name a cluster";
+            return Err(InputError::flag("ranks_per_node", each.to_string(), message).into());
         }
         let measured = self.beside.as_deref().map(measured).transpose()?;
         if measured.is_some() && self.format == CollectiveFormat::NcclTests {
@@ -156,10 +163,13 @@ impl SimCollective {
         let switches = algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
         let ranks = flags.ranks.saturating_add(played);
-        let placement = Placement::new(&site.cluster, ranks, &PlacementRule::Pack);
+        let rule = self.ranks_per_node.map_or(PlacementRule::Pack, PlacementRule::PerHost);
+        let placement = Placement::new(&site.cluster, ranks, &rule);
         let placement = placement.map_err(|error| match with_room(&self.cluster, ranks) {
-            Some(larger) => InputError { message: format!("{}: write cluster {larger}", error.message), ..error },
-            None => error,
+            Some(larger) if rule == PlacementRule::Pack => {
+                InputError { message: format!("{}: write cluster {larger}", error.message), ..error }
+            }
+            _ => error,
         })?;
         let joined = if played == 0 { algorithm.joined(flags.ranks) } else { Vec::new() };
         let placement = placement.and_switches(&site.cluster, &joined, algorithm)?;
