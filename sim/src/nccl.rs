@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_topology::cluster::{Link, LinkId, LinkKind, VertexKind};
-use lockstep_topology::nccl::{NcclAnswer, NcclCall, NcclMachine, Request, answer};
+use lockstep_topology::cluster::{Link, LinkId, LinkKind, Sharing, VertexKind};
+use lockstep_topology::nccl::{Method, NcclAnswer, NcclCall, NcclMachine, Request, answer};
 use lockstep_topology::{Collective, InputError, Rank};
 
 use crate::platform::Platform;
@@ -40,6 +40,29 @@ pub(crate) fn library(
         Some(machine) => answer(&machine, request, &NcclCall { collective, bytes }).map(Some),
         None => Ok(None),
     }
+}
+
+/// The most ranks whose rings are followed link by link.
+const FOLLOWED: usize = 64;
+
+/// The bytes that a call of NCCL on rings sends over each link among `members`, all of which are simulated; `None` where
+/// NVLinks end in a switch, and for many ranks.
+///
+/// # Errors
+/// Devices that cannot reach each other.
+pub(crate) fn followed(
+    platform: &Platform<'_>,
+    members: impl Iterator<Item = u32>,
+    answer: &NcclAnswer,
+) -> Result<Option<BTreeMap<LinkId, f64>>, InputError> {
+    let devices: Vec<_> = members.map(|rank| platform.placement.device(Rank(rank))).collect();
+    if devices.len() > FOLLOWED || answer.choice.method != Method::Ring {
+        return Ok(None);
+    }
+    let loads = NcclMachine::loads(platform.cluster, &devices)?;
+    let shared = |link: &LinkId| platform.cluster.link(*link).sharing == Sharing::Shared;
+    let scaled = |(link, part): (LinkId, f64)| (link, part * answer.carried.sent);
+    Ok(loads.map(|loads| loads.into_iter().filter(|(link, _)| shared(link)).map(scaled).collect()))
 }
 
 /// The bytes that NCCL's call sends over the NVLinks of `ranks`, and over the networks' links of their hosts' NICs.

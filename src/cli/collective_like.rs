@@ -189,16 +189,33 @@ fn catalogue_name(product: &str) -> Result<Option<String>, InputError> {
     Ok(best.map(|(_, gpu)| gpu.name.clone()))
 }
 
-/// Where the log's ranks are: as many on each host, if it lists them so.
-pub(super) fn placement(log: Option<&NcclLog>, on_this_machine: bool) -> PlacementRule {
-    match log.and_then(|log| log.ranks_per_host.filter(|_| log.is_listed)) {
-        Some(each) if !on_this_machine => PlacementRule::PerHost(each),
-        _ => PlacementRule::Pack,
+/// Where ranks are: `asked` of them on each host at most, else as many as the log lists, else as many as fit.
+///
+/// # Errors
+/// A log that lists other numbers than `asked`.
+pub(super) fn placement(
+    log: Option<&NcclLog>,
+    asked: Option<u32>,
+    on_this_machine: bool,
+) -> Result<PlacementRule, InputError> {
+    let listed = log.and_then(|log| log.ranks_per_host.filter(|_| log.is_listed && !on_this_machine));
+    match (asked, listed) {
+        (Some(asked), Some(own)) if asked != own => {
+            let message = format!("the log has {own} ranks on each host: leave it out, or give {own}");
+            Err(InputError::flag("ranks_per_node", asked.to_string(), message))
+        }
+        _ => Ok(asked.or(listed).map_or(PlacementRule::Pack, PlacementRule::PerHost)),
     }
 }
 
 /// A refusal of too few places, with the cluster that has enough, or with the log's ranks on a host.
-pub(super) fn too_small(error: InputError, cluster: &str, ranks: u32, log: Option<&NcclLog>) -> InputError {
+pub(super) fn too_small(
+    error: InputError,
+    cluster: &str,
+    ranks: u32,
+    log: Option<&NcclLog>,
+    rule: &PlacementRule,
+) -> InputError {
     if let Some(each) = log.and_then(|log| log.ranks_per_host)
         && error.place == lockstep_topology::ErrorPlace::Flag("ranks_per_node")
     {
@@ -206,7 +223,7 @@ pub(super) fn too_small(error: InputError, cluster: &str, ranks: u32, log: Optio
             format!("the log has {each} ranks on each host; {}, or name a cluster with larger hosts", error.message);
         return InputError::flag("cluster", cluster, message);
     }
-    match with_room(cluster, ranks) {
+    match with_room(cluster, ranks).filter(|_| *rule == PlacementRule::Pack) {
         Some(larger) => InputError { message: format!("{}: write cluster {larger}", error.message), ..error },
         None => error,
     }

@@ -103,7 +103,9 @@ impl Compare {
             }
             trace.save(path)?;
         }
-        let report = Report::new(comparison.rows.clone(), comparison.notes.clone());
+        let mut notes = comparison.notes.clone();
+        notes.extend(experiment.account_of_names().into_iter().filter(|note| !comparison.notes.contains(note)));
+        let report = Report::new(comparison.rows.clone(), notes);
         if let Some(path) = &self.html {
             let lines = |one: &Compared| {
                 let (label, measured) = (one.configuration.label(), one.measured.first()?);

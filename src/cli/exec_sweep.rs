@@ -46,12 +46,19 @@ pub(super) struct ExecSweep {
 
 impl ExecSweep {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let experiment = self.settings.resolve(Some(&self.experiment))?;
+        let mut experiment = self.settings.resolve(Some(&self.experiment))?;
+        // As in `exec run` and `compare`: the library between the GPUs, where no algorithm is named.
+        let arms = experiment.arms.iter_mut().map(|arm| &mut arm.experiment);
+        arms.filter(|arm| arm.device.is_gpu()).for_each(lockstep_experiment::Experiment::find_library);
+        if experiment.device.is_gpu() {
+            experiment.find_library();
+        }
+        let names = experiment.account_of_names();
         let whole = plan(&experiment)?;
         if let Some(shards) = self.shards.merge {
             let rows = merge(&self.out, &whole, shards)?;
             let note = format!("all {} runs of {shards} shards are in {}", whole.len(), self.out.display());
-            return Report::new(answer(&rows), vec![note]).print(self.format);
+            return Report::new(answer(&rows), noted(note, names)).print(self.format);
         }
         let (shard, path) = (self.shards.shard, self.shards.file(&self.out));
         let plan = share(&whole, shard);
@@ -94,7 +101,7 @@ impl ExecSweep {
             Some(shard) => part_note(shard, done as u64, plan.len(), &path, "runs"),
             None => format!("{done} of {} runs are in {}", plan.len(), path.display()),
         };
-        Report::new(answer(rows), vec![note]).print(self.format)
+        Report::new(answer(rows), noted(note, names)).print(self.format)
     }
 
     /// The command recorded in each row.
@@ -103,4 +110,9 @@ impl ExecSweep {
         let (file, out) = (self.experiment.display(), self.out.display());
         format!("lockstep exec sweep {file}{} --out {out}{shard}", self.settings)
     }
+}
+
+/// A note, and how the names of other programs differ from what they are taken for.
+fn noted(note: String, names: Vec<String>) -> Vec<String> {
+    std::iter::once(note).chain(names).collect()
 }

@@ -52,6 +52,9 @@ pub(super) struct SimCollective {
     /// GPUs (as a cluster) are used where no flag gives them, and flags must not contradict it
     #[arg(long, visible_alias = "like", value_name = "FILE", conflicts_with_all = ["bytes", "explain"])]
     beside: Option<PathBuf>,
+    /// At most that many ranks on each host of the cluster; else as many as it has places for
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_node: Option<u32>,
     #[command(flatten)]
     fold: FoldFlags,
     /// How to print
@@ -95,6 +98,10 @@ impl SimCollective {
         if self.explain && self.format == CollectiveFormat::NcclTests {
             let message = "nccl-tests' table has no column for explanations: leave it out, or use table, csv or json";
             return Err(InputError::flag("explain", "", message).into());
+        }
+        if let (Some(each), Some(THIS_MACHINE)) = (self.ranks_per_node, self.cluster.as_deref()) {
+            let message = "is about the hosts of a cluster, and this machine is one: leave it out, or name a cluster";
+            return Err(InputError::flag("ranks_per_node", each.to_string(), message).into());
         }
         if log.is_some() && self.format == CollectiveFormat::NcclTests {
             let message = "has no column for what was measured: use table, csv or json";
@@ -176,10 +183,10 @@ impl SimCollective {
         let switches = algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
         let ranks = flags.members().saturating_add(played);
-        let rule = collective_like::placement(log, experiment.on_this_machine());
+        let rule = collective_like::placement(log, self.ranks_per_node, experiment.on_this_machine())?;
         let placement = Placement::new(&site.cluster, ranks, &rule);
         let placement =
-            placement.map_err(|error| collective_like::too_small(error, &experiment.cluster, ranks, log))?;
+            placement.map_err(|error| collective_like::too_small(error, &experiment.cluster, ranks, log, &rule))?;
         let joined = if played == 0 { algorithm.joined(flags.members()) } else { Vec::new() };
         let placement = placement.and_switches(&site.cluster, &joined, algorithm)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;

@@ -340,6 +340,7 @@ pub(super) const UNMOVED: &[(&str, &str, &str)] = &[
     ("sim predict", "--transform-at", "is of packed JPEG files: tests/packed_input.rs"),
     ("sim sweep", "--profile", "the file is absent: tests/profiles.rs"),
     ("sim sweep", "--merge", "the parts are absent: tests/sweeps.rs"),
+    ("sim collective", "--ranks-per-node", "this many fit anyway, or equal routes join the ranks"),
     ("sim collective", "--profile", "the file is absent: tests/profiles.rs"),
     ("sim collective", "--fold-padded", "is the default"),
     ("models plan", "--max-in-flight", "is a limit, within which nothing changes"),

@@ -23,6 +23,7 @@ use crate::scale::ClusterScale;
 use crate::scenario::Scenario;
 use crate::transport::TransportKind;
 use crate::tuner_log::Logged;
+use crate::unread::read_by_some;
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
@@ -231,7 +232,11 @@ impl Experiment {
     /// The experiment with one of its strategies, for each.
     pub fn of_strategies(&self) -> Vec<Experiment> {
         let with = |strategy| Experiment { strategy, strategies: Vec::new(), ..self.clone() };
-        self.all_strategies().into_iter().map(with).collect()
+        let mut each: Vec<Experiment> = self.all_strategies().into_iter().map(with).collect();
+        // As of arms: what one of them reads, the others may leave.
+        let read = read_by_some(&each);
+        each.iter_mut().for_each(|one| one.shared.extend(read.iter().map(|key| (*key).to_owned())));
+        each
     }
 
     /// The experiment with one of its clusters, and there with one of its strategies, for each.

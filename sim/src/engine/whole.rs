@@ -86,7 +86,9 @@ impl<F: Fluid> Engine<'_, F> {
         let ranks: BTreeSet<u32> = members().map(|rank| self.resources.orbits().representative(rank)).collect();
         let mut carries = Vec::new();
         if let Some(answer) = &modelled {
-            for (link, bytes) in nccl::wires(self.platform, &ranks, answer) {
+            let all = ranks.len() == members().count();
+            let followed = if all { nccl::followed(self.platform, members(), answer)? } else { None };
+            for (link, bytes) in followed.unwrap_or_else(|| nccl::wires(self.platform, &ranks, answer)) {
                 carries.push(self.resources.carrying(self.platform.cluster.link(link), bytes)?);
             }
         }

@@ -24,7 +24,7 @@ pub(crate) fn join(matrix: &Matrix<'_>, model: &CatalogueGpu, machine: &mut Mach
         let near = (0..sockets.len()).filter(|device| sockets[*device] == *first);
         // The matrix does not state the vendor of its CPUs.
         let threads = near.map(|device| matrix.rows[device].threads).max().unwrap_or(0);
-        machine.sockets.push(socket::socket("", "", None, threads));
+        machine.sockets.push(socket::of_lanes(u32::from(lanes.generation), threads));
     }
     let mut switches = 0;
     let mut bridge = |machine: &mut Machine, parent: &str| {

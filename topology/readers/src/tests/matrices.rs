@@ -49,6 +49,17 @@ fn the_matrix_of_a_host_with_nvswitch() {
     }
 }
 
+/// A CPU with PCI Express 4.0 is none of those for which NCCL's rate of an unknown one stands.
+#[test]
+fn sockets_of_unknown_cpus_follow_from_pci_express() {
+    let text = " GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X SYS 0-15 0\nGPU1 SYS X 16-31 1\n";
+    for (model, rate) in [("v100-pcie", 6e9), ("a100-80-pcie", 22e9)] {
+        let read = cluster(text, Some(model)).unwrap();
+        let bridges = read.links().iter().filter(|link| link.kind == LinkKind::HostBridge);
+        assert!(bridges.map(|link| link.bandwidth.bytes_per_s()).all(|of_one| of_one == rate), "{model}");
+    }
+}
+
 #[test]
 fn direct_nvlinks_and_switches_are_distinguished_by_the_number_of_links() {
     let matrix = |count: u32| format!(" GPU0 GPU1 CPU Affinity\nGPU0 X NV{count} 0-7\nGPU1 NV{count} X 0-7\n");

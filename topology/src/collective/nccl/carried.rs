@@ -7,6 +7,8 @@ use crate::Collective;
 /// Bytes in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Carried {
+    /// By a GPU to other GPUs, however they are linked.
+    pub sent: f64,
     /// Over all NVLinks of a GPU.
     pub nvlink: f64,
     /// Over a NIC.
@@ -45,6 +47,7 @@ pub(super) fn carried(machine: &NcclMachine, call: &NcclCall<'_>, choice: &NcclC
     };
     let bytes = call.bytes as f64 * flags;
     Carried {
+        sent: inside * bytes,
         nvlink: if machine.nvlink.is_some() { inside * bytes } else { 0.0 },
         nic: if machine.nodes > 1 { outside * bytes / f64::from(machine.nics.max(1)) } else { 0.0 },
         memory: match choice.method {

@@ -8,7 +8,7 @@ use super::constants::Hop;
 use super::orders::Hops;
 use super::paths::{self, Channel, Inside, Outside};
 use super::{FabricShare, Generation, pace};
-use crate::cluster::{Cluster, Device, DeviceId, DeviceKind, GpuSpec, HostId, LinkKind, Stack, VertexKind};
+use crate::cluster::{Cluster, Device, DeviceId, DeviceKind, GpuSpec, HostId, LinkId, LinkKind, Stack, VertexKind};
 use crate::{Bandwidth, InputError, Time};
 
 /// How nodes reach each other.
@@ -173,6 +173,24 @@ impl NcclMachine {
         };
         let flows = channels.iter().map(|channel| channel.flow);
         Ok(Some(paths::orders(&nodes, cycles, &channels).into_iter().zip(flows).collect()))
+    }
+
+    /// The bytes on each link for each byte that all `devices` send round the rings of [`NcclMachine::orders`]; `None` as
+    /// there, and where NVLinks end in a switch.
+    ///
+    /// # Errors
+    /// GPUs that cannot reach each other.
+    pub fn loads(cluster: &Cluster, devices: &[DeviceId]) -> Result<Option<BTreeMap<LinkId, f64>>, InputError> {
+        let switched = NcclMachine::of(cluster, devices, 1)?.is_none_or(|machine| machine.nvswitch);
+        let Some(orders) = NcclMachine::orders(cluster, devices)?.filter(|_| !switched) else { return Ok(None) };
+        let (mut loads, part) = (BTreeMap::new(), 1.0 / orders.len() as f64);
+        for (order, flow) in &orders {
+            for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
+                let route = cluster.route_of_flow(devices[*from as usize], devices[*to as usize], *flow)?;
+                route.links.iter().for_each(|link| *loads.entry(*link).or_insert(0.0) += part);
+            }
+        }
+        Ok(Some(loads))
     }
 
     /// Sets the NICs of a node and what they carry: the least of the nodes that are unlike.

@@ -32,18 +32,22 @@ pub(super) fn seconds(machine: &NcclMachine, request: &Request, call: &NcclCall<
 
 /// GB/s of Simple on rings: of the GPUs' links, of the channels, and of the NICs.
 fn carried(machine: &NcclMachine, channels: u32) -> f64 {
+    inside(machine)
+        .min(f64::from(channels) * pace::of_channel(machine.generation))
+        .min(machine.outward() * machine.fabric.ring * pace::nic_share(machine.generation))
+}
+
+/// The same of the GPUs' links alone.
+fn inside(machine: &NcclMachine) -> f64 {
     // Of n GPUs of a node, each channel between nodes takes the links of n − 1.
     let local = f64::from(machine.per_node());
     let passes = if machine.nodes > 1 { (local - 1.0) / local } else { 1.0 };
-    let inside = match machine.nvlink {
+    match machine.nvlink {
         // Without a switch of NVLinks, what leaves a node is counted with what it takes inside.
         Some(_) if machine.nodes > 1 && !machine.nvswitch => f64::INFINITY,
         Some(_) => machine.line() * pace::ring_share(machine.generation) / passes,
         None => f64::INFINITY,
-    };
-    inside
-        .min(f64::from(channels) * pace::of_channel(machine.generation))
-        .min(machine.outward() * machine.fabric.ring * pace::nic_share(machine.generation))
+    }
 }
 
 /// Microseconds that a step between nodes takes: NCCL's own, and the links'.
@@ -61,8 +65,8 @@ fn ring(machine: &NcclMachine, request: &Request, call: &NcclCall<'_>, choice: &
         _ => (1.0, ranks - 1.0, nodes - 1.0),
     };
     let crossings = if machine.nodes == 1 { 0.0 } else { f64::min(crossings, steps) };
-    let inside = figures::step(request.version, machine.hop(), choice.method, choice.protocol);
-    let walk = (steps - crossings) * inside + crossings * across(machine, request, choice);
+    let step = figures::step(request.version, machine.hop(), choice.method, choice.protocol);
+    let walk = (steps - crossings) * step + crossings * across(machine, request, choice);
     // A channel of LL carries few bytes, so its threads are its limit: NCCL's own limit.
     let rate = match choice.protocol {
         NcclProtocol::Ll => {
@@ -75,10 +79,12 @@ fn ring(machine: &NcclMachine, request: &Request, call: &NcclCall<'_>, choice: &
     if machine.nodes == 1 || choice.protocol != NcclProtocol::Simple {
         return walk + volume * kilobytes / rate;
     }
-    // Between nodes the narrowest link is busy all the time, unless a block's own walk is longer.
-    let alone = f64::from(choice.channels) * pace::of_channel(machine.generation);
+    // Between nodes the narrowest link is busy all the time: a NIC, or NVLinks, which wait for every step. A block that
+    // goes all the way alone may take longer.
     let busy = volume * kilobytes / rate + across(machine, request, choice);
-    busy.max(walk + volume * kilobytes / alone)
+    let by_nvlink = volume * kilobytes / inside(machine) + steps * step;
+    let alone = f64::from(choice.channels) * pace::of_channel(machine.generation);
+    busy.max(by_nvlink).max(walk + volume * kilobytes / alone)
 }
 
 /// The pipeline's rate is that of NCCL's own model, which was measured by its authors; the NICs may carry less.
