@@ -69,8 +69,8 @@ pub use driver::{AccuracyMonitor, Claim, ClaimAnswer, Decision, Driver, Observat
 pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{
-    BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
-    Scale, Shape, Work, samples_per_group,
+    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LayerNorm, LeakyRelu,
+    LocalResponseNorm, Pass, Pool2d, PoolKind, Scale, Select, Shape, Work, samples_per_group,
 };
 pub use layer_id::LayerId;
 pub use layout::{AxisLayout, Dimension, Layout};
