@@ -17,6 +17,7 @@ mod work;
 use std::fmt;
 
 pub use attributes::{Attributes, Maker};
+pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, samples_per_group};
 pub use pool2d::PoolKind;
@@ -79,12 +80,22 @@ layers! {
     tanh: Tanh [KIND] "(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).";
     gelu: Gelu [KIND] "x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).";
     silu: Silu [KIND] "x / (1 + e⁻ˣ).";
+    exact_gelu: ExactGelu [KIND] "x/2 · (1 + erf(x/√2)).";
+    relu6: Relu6 [KIND] "min(max(x, 0), 6).";
+    leaky_relu: LeakyRelu(LeakyRelu) [KIND] "x above 0, a constant slope below.";
+    hard_sigmoid: HardSigmoid [KIND] "min(max(x/6 + 1/2, 0), 1).";
+    hard_swish: HardSwish [KIND] "x · min(max(x/6 + 1/2, 0), 1).";
+    affine: Affine(Affine) [KIND] "A constant factor and a constant summand.";
+    layer_norm: LayerNorm(LayerNorm) [KIND] "Normalisation of each place over its channels.";
     local_response_norm: LocalResponseNorm(LocalResponseNorm) [KIND] "Normalisation across neighbouring channels.";
     dropout: Dropout(Dropout) [KIND] "Random zeros in training.";
     pool2d: Pool2d(Pool2d) [MAX, AVERAGE] "Pooling over windows.";
     global_pool: GlobalPool [KIND] "The mean of each channel: `c × h × w → c × 1 × 1`.";
     add: Add [KIND] "The sum of two or more inputs of one shape.";
     concat: Concat [KIND] "Inputs side by side along channels.";
+    product: Product [KIND] "The product of two inputs; sides of the second may be 1.";
+    select: Select(Select) [KIND] "Some channels, in order or shuffled.";
+    border: Border(Border) [KIND] "Zeros around the image.";
     flatten: Flatten [KIND] "`c × h × w → (c·h·w) × 1 × 1`.";
     gather: Gather(Gathered) [] "What ranks have, brought together by an exchange; only in the part of a model that a rank holds.";
     softmax_cross_entropy: SoftmaxCrossEntropy [KIND]

@@ -72,8 +72,8 @@ pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
-    BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
-    Scale, Shape, Work, samples_per_group,
+    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LayerNorm, LeakyRelu,
+    LocalResponseNorm, Pass, Pool2d, PoolKind, Scale, Select, Shape, Work, samples_per_group,
 };
 pub use layer_id::LayerId;
 pub use layout::{AxisLayout, Dimension, Layout};

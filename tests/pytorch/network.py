@@ -80,6 +80,30 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
             return lambda xs, *_: torch.nn.functional.silu(xs[0])
         case "gelu":
             return lambda xs, *_: torch.nn.functional.gelu(xs[0], approximate="tanh")
+        case "exact_gelu":
+            return lambda xs, *_: torch.nn.functional.gelu(xs[0])
+        case "relu6":
+            return lambda xs, *_: functional.relu6(xs[0])
+        case "leaky_relu":
+            return lambda xs, *_: functional.leaky_relu(xs[0], layer["slope"])
+        case "hard_sigmoid":
+            return lambda xs, *_: functional.hardsigmoid(xs[0])
+        case "hard_swish":
+            return lambda xs, *_: functional.hardswish(xs[0])
+        case "affine":
+            return lambda xs, *_: layer["factor"] * xs[0] + layer["summand"]
+        case "layer_norm":
+            return lambda xs, ps, *_: functional.layer_norm(
+                xs[0].permute(0, 2, 3, 1), xs[0].shape[1:2], *ps, eps=layer["epsilon"]
+            ).permute(0, 3, 1, 2)
+        case "product":
+            return lambda xs, *_: xs[0] * xs[1]
+        case "select":
+            first, channels, groups = layer["first"], layer["channels"], layer["groups"]
+            return lambda xs, *_: functional.channel_shuffle(xs[0][:, first : first + channels], groups)
+        case "border":
+            (above, left), (below, right) = layer["before"], layer["after"]
+            return lambda xs, *_: functional.pad(xs[0], (left, right, above, below))
         case "sigmoid":
             return lambda xs, *_: torch.sigmoid(xs[0])
         case "tanh":
@@ -96,7 +120,8 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
             ceil = layer["ceil"]
             if kind == "max_pool":
                 return lambda xs, *_: functional.max_pool2d(xs[0], *window, ceil_mode=ceil)
-            return lambda xs, *_: functional.avg_pool2d(xs[0], *window, ceil_mode=ceil, count_include_pad=False)
+            counted = layer.get("count_padding", False)
+            return lambda xs, *_: functional.avg_pool2d(xs[0], *window, ceil_mode=ceil, count_include_pad=counted)
         case "global_pool":
             return lambda xs, *_: xs[0].mean((2, 3), keepdim=True)
         case "add":

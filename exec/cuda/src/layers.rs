@@ -95,12 +95,19 @@ layers! {
     convolution
     dense
     dropout
+    exact_gelu
     gelu
+    hard_sigmoid
+    hard_swish
+    layer_norm
     local_response
     pooling
+    product
+    relu6
     scale
     sigmoid
     silu
+    straight
     sum
     tanh
 }

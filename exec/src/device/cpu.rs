@@ -97,11 +97,17 @@ layers! {
     dense
     dropout
     elementwise
+    exact_gelu
     gelu
+    layer_norm
     local_response
+    piecewise
     pooling
+    product
     scale
+    select
     silu
+    straight
 }
 
 /// What a head is made from.

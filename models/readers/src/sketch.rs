@@ -38,6 +38,11 @@ impl Sketch {
         &self.drafts[index].layer
     }
 
+    /// The layers that feed the one at an index.
+    pub(super) fn inputs(&self, index: usize) -> &[usize] {
+        &self.drafts[index].inputs
+    }
+
     /// The same, to change it: its shape must stay as it is.
     pub(super) fn layer_mut(&mut self, index: usize) -> &mut Layer {
         &mut self.drafts[index].layer
@@ -67,6 +72,37 @@ impl Sketch {
         let name = numbered.unwrap_or(base);
         self.names.insert(name.clone(), 1);
         name
+    }
+
+    /// Gives the loss at an index its weight in the sum of losses.
+    pub(super) fn weigh(&mut self, index: usize, weight: f32) {
+        self.drafts[index].loss_weight = weight;
+    }
+
+    /// The layers from which a loss follows, in the order of creation, and the place there of each layer.
+    pub(super) fn finish_used(self) -> (Vec<Draft>, Vec<Option<usize>>) {
+        let mut used: Vec<bool> =
+            self.drafts.iter().map(|draft| draft.layer.is_loss() || draft.layer.is_input()).collect();
+        for index in
+            (0..self.drafts.len()).rev().filter(|index| self.drafts[*index].layer.is_loss()).collect::<Vec<_>>()
+        {
+            let mut open = vec![index];
+            while let Some(index) = open.pop() {
+                for input in &self.drafts[index].inputs {
+                    if !std::mem::replace(&mut used[*input], true) {
+                        open.push(*input);
+                    }
+                }
+            }
+        }
+        let mut places = vec![None; used.len()];
+        let mut drafts = Vec::new();
+        for (index, mut draft) in self.drafts.into_iter().enumerate().filter(|(index, _)| used[*index]) {
+            places[index] = Some(drafts.len());
+            draft.inputs.iter_mut().for_each(|input| *input = places[*input].unwrap_or(0));
+            drafts.push(draft);
+        }
+        (drafts, places)
     }
 
     /// The layers.

@@ -61,15 +61,19 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
             }
             shape => given = shape,
         },
+        Some(_) if settings == "unfold" => {}
         Some(format) => {
-            return refused(format!("a {format} file has no variants or sizes: leave out what follows its colon"));
+            return refused(format!(
+                "a {format} file has no variants or sizes: write nothing behind its colon, or unfold to restore batch \
+                 normalisation that an export has folded away"
+            ));
         }
         None => {}
     }
     let refused = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.with_cure(CURE)));
     if name_or_path.ends_with(".onnx") {
         let bytes = read_bytes(Path::new(name_or_path), MODEL).map_err(refused)?;
-        return onnx::parse(name_or_path, &bytes);
+        return onnx::parse(name_or_path, &bytes, !settings.is_empty());
     }
     let is_path =
         FORMATS.iter().any(|ending| name_or_path.ends_with(ending)) || name_or_path.contains(std::path::MAIN_SEPARATOR);

@@ -8,10 +8,14 @@ pub(super) const KIND: LayerKind = LayerKind {
     arity: Arity::Several,
     takes_relu: true,
     overwrites: 2,
-    caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation", |of| {
+    caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation stable_prod_grad", |of| {
         match of.word("operation")? {
-            None | Some("SUM") => Ok(Layer::Add),
-            Some(_) => Err(of.refuse("operation", "only SUM is supported")),
+            None | Some("SUM" | "1") => Ok(Layer::Add),
+            Some("PROD" | "0") => Ok(Layer::Product),
+            Some(_) => Err(of.refuse(
+                "operation",
+                "only SUM and PROD are layers; for a prediction a sum costs as much as a maximum of two",
+            )),
         }
     }),
     ..LayerKind::new("add", |_| Ok(Layer::Add))

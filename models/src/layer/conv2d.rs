@@ -28,7 +28,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     takes_relu: true,
     keys: &["out_channels", "kernel", "stride", "padding", "dilation", "groups", "bias", "weight_init", "bias_init"],
     caffe: CaffeKind::new(
-        &["Convolution", "CONVOLUTION"],
+        &["Convolution", "CONVOLUTION", "DepthwiseConvolution", "ConvolutionDepthwise", "DepthwiseConv"],
         &["convolution_param"],
         "num_output bias_term group dilation weight_filler bias_filler engine kernel_size \
          kernel_h kernel_w stride stride_h stride_w pad pad_h pad_w",

@@ -8,10 +8,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     onnx: &[("Gelu", |of| match of.word("approximate")? {
         Some("tanh") => Ok(Layer::Gelu),
-        _ => Err(of.refuse(
-            "approximate",
-            "is exact: only the approximation by tanh is supported, export with approximate = \"tanh\"",
-        )),
+        _ => Ok(Layer::ExactGelu),
     })],
     family: "curve",
     // The tanh counted as one.

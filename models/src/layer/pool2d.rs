@@ -10,7 +10,7 @@ use super::*;
 pub enum PoolKind {
     /// The largest value.
     Max,
-    /// The mean over the window's places inside the unpadded image.
+    /// The mean over the window's places inside the image, unpadded or padded.
     Average,
 }
 
@@ -27,30 +27,43 @@ pub struct Pool2d {
     pub padding: (u32, u32),
     /// Whether a last, partial window counts (Caffe's rule) or is dropped.
     pub ceil: bool,
+    /// Whether a mean counts the padding's places, as zeros: PyTorch's `count_include_pad`. What a last, partial window
+    /// has beyond the padding never counts.
+    pub count_padding: bool,
 }
 
 pub(super) const MAX: LayerKind = LayerKind {
-    keys: &["kernel", "stride", "padding", "ceil"],
+    keys: WINDOW,
     family: "pooling",
     caffe: CaffeKind::new(
         &["Pooling", "POOLING"],
         &["pooling_param"],
-        "pool global_pooling round_mode engine kernel_size kernel_h kernel_w stride stride_h \
+        "pool global_pooling round_mode ceil_mode engine kernel_size kernel_h kernel_w stride stride_h \
          stride_w pad pad_h pad_w",
         read_caffe,
     ),
     ..LayerKind::new("max_pool", |of| read(of, PoolKind::Max))
 };
 
-pub(super) const AVERAGE: LayerKind =
-    LayerKind { name: "average_pool", read: |of| read(of, PoolKind::Average), caffe: None, ..MAX };
+pub(super) const AVERAGE: LayerKind = LayerKind {
+    name: "average_pool",
+    keys: &["kernel", "stride", "padding", "ceil", "count_padding"],
+    read: |of| read(of, PoolKind::Average),
+    caffe: None,
+    ..MAX
+};
+
+/// The keys of a window.
+const WINDOW: &[&str] = &["kernel", "stride", "padding", "ceil"];
 
 /// A window moves by its own size unless the file says otherwise.
 fn read(of: &dyn Attributes, kind: PoolKind) -> Result<Layer, InputError> {
     let example = "the window's sides, e.g. kernel = 2 or [3, 2]";
     let kernel = of.pair("kernel")?.ok_or_else(|| of.missing("kernel", example))?;
     let (stride, padding) = (of.pair("stride")?.unwrap_or(kernel), of.pair("padding")?.unwrap_or((0, 0)));
-    Ok(Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil: of.boolean("ceil")?.unwrap_or(false) }))
+    let ceil = of.boolean("ceil")?.unwrap_or(false);
+    let count_padding = kind == PoolKind::Average && of.boolean("count_padding")?.unwrap_or(false);
+    Ok(Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil, count_padding }))
 }
 
 /// Caffe counts a last, partial window.
@@ -61,16 +74,22 @@ fn read_caffe(of: &dyn Attributes) -> Result<Layer, InputError> {
         Some(_) => return Err(of.refuse("pool", "only MAX and AVE are supported")),
     };
     let padding = of.pair("pad")?.unwrap_or((0, 0));
-    if kind == PoolKind::Average && padding != (0, 0) {
-        return Err(of.refuse("pad", "an average counts no zeros around the image here: pool without padding"));
-    }
     let stride = of.pair("stride")?.unwrap_or((1, 1));
-    let plain = |kernel, ceil| Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil });
+    // Caffe's means count the padding.
+    let count_padding = kind == PoolKind::Average && padding != (0, 0);
+    let plain = |kernel, ceil| Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil, count_padding });
     match (of.boolean("global_pooling")?.unwrap_or(false), kind, of.input()) {
         (true, PoolKind::Average, _) => Ok(Layer::GlobalPool),
         (true, PoolKind::Max, Some(input)) => Ok(plain((input.height, input.width), false)),
         _ => {
-            let ceil = of.word("round_mode")?.is_none_or(|mode| mode == "CEIL");
+            // `ceil_mode` is how forks write `round_mode`.
+            let ceil = match (of.word("round_mode")?, of.boolean("ceil_mode")?) {
+                (Some(mode), Some(ceil)) if (mode == "CEIL") != ceil => {
+                    return Err(of.refuse("ceil_mode", "contradicts round_mode: leave one of the two out"));
+                }
+                (Some(mode), _) => mode == "CEIL",
+                (None, ceil) => ceil.unwrap_or(true),
+            };
             Ok(plain(of.pair("kernel_size")?.unwrap_or((0, 0)), ceil))
         }
     }
@@ -109,13 +128,15 @@ impl LayerRule for Pool2d {
     fn settings(&self) -> String {
         let pair = |of: (u32, u32)| format!("[{}, {}]", of.0, of.1);
         let [kernel, stride, padding] = [self.kernel, self.stride, self.padding].map(pair);
-        format!(", kernel = {kernel}, stride = {stride}, padding = {padding}, ceil = {}", self.ceil)
+        let counted = if self.count_padding { ", count_padding = true" } else { "" };
+        format!(", kernel = {kernel}, stride = {stride}, padding = {padding}, ceil = {}{counted}", self.ceil)
     }
 
     fn cost_settings(&self) -> String {
         let pair = |of: (u32, u32)| format!("{}x{}", of.0, of.1);
         let [kernel, stride, padding] = [self.kernel, self.stride, self.padding].map(pair);
-        format!(" {:?} k{kernel} s{stride} p{padding}{}", self.kind, if self.ceil { " ceil" } else { "" })
+        let (ceil, counted) = (if self.ceil { " ceil" } else { "" }, if self.count_padding { " counted" } else { "" });
+        format!(" {:?} k{kernel} s{stride} p{padding}{ceil}{counted}", self.kind)
     }
 
     /// With windows of k places k FLOPs an output forward; backward as many for means and one for maxima, which also

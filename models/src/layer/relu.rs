@@ -10,9 +10,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     onnx: &[("Relu", |_| Ok(Layer::Relu))],
     caffe: CaffeKind::new(&["ReLU", "RELU"], &["relu_param"], "negative_slope engine", |of| {
         match of.number("negative_slope")? {
-            Some(slope) if slope != 0.0 => {
-                Err(of.refuse("negative_slope", "a ReLU is flat below zero here: leave it out"))
-            }
+            Some(slope) if slope != 0.0 => Ok(Layer::LeakyRelu(LeakyRelu { slope })),
             _ => Ok(Layer::Relu),
         }
     }),

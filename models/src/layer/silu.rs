@@ -10,6 +10,10 @@ pub(super) const KIND: LayerKind = LayerKind {
         None | Some(1.0) => Ok(Layer::Silu),
         Some(_) => Err(of.refuse("alpha", "must be 1: another slope is not supported")),
     })],
+    caffe: CaffeKind::new(&["Swish"], &["swish_param"], "beta", |of| match of.number("beta")? {
+        None | Some(1.0) => Ok(Layer::Silu),
+        Some(_) => Err(of.refuse("beta", "must be 1: another slope is no layer here, and costs as much")),
+    }),
     family: "curve",
     flops: (4.0, 8.0),
     ..LayerKind::new("silu", |_| Ok(Layer::Silu))

@@ -26,6 +26,7 @@ fn pool(kernel: u32, stride: u32, padding: u32, ceil: bool) -> Layer {
         stride: (stride, stride),
         padding: (padding, padding),
         ceil,
+        count_padding: false,
     })
 }
 

@@ -5,7 +5,10 @@
 
 use super::Model;
 use super::build::Draft;
-use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
+use crate::{
+    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Layer, LayerNorm, LeakyRelu, LocalResponseNorm, Pool2d,
+    PoolKind, Scale, Select, Shape,
+};
 
 /// A valid model that depends on `seed` alone: an input of at most 3×6×6, 3 to 8 random layers that branch and join,
 /// all open ends flattened and joined, then a dense layer of 2 to 5 classes and the loss.
@@ -102,21 +105,25 @@ impl Sketch {
                 (Layer::Dense(Dense { out_features, bias }), vec![from])
             }
             7 => (if self.random.coin() { Layer::GlobalPool } else { Layer::Flatten }, vec![from]),
-            8 | 9 => (Layer::Add, self.partners(from, |one, other| one == other)),
+            8 | 9 => {
+                let partners = self.partners(from, |one, other| one == other);
+                let multiplies = partners.len() == 2 && self.manners.between(0, 3) == 0;
+                (if multiplies { Layer::Product } else { Layer::Add }, partners)
+            }
             10 => {
                 let sides = |shape: Shape| (shape.height, shape.width);
                 (Layer::Concat, self.partners(from, |one, other| sides(one) == sides(other)))
             }
-            _ => (self.random_manner(), vec![from]),
+            _ => (self.random_manner(channels), vec![from]),
         };
         if !self.push(layer, inputs) {
-            let manner = self.random_manner();
+            let manner = self.random_manner(channels);
             self.push(manner, vec![from]);
         }
     }
 
     /// A random layer that takes any shape and keeps it.
-    fn random_manner(&mut self) -> Layer {
+    fn random_manner(&mut self, channels: u32) -> Layer {
         match self.manners.between(0, 9) {
             0 => Layer::Sigmoid,
             1 => Layer::Tanh,
@@ -130,6 +137,20 @@ impl Sketch {
             }
             6 => Layer::Gelu,
             7 => Layer::Silu,
+            8 => match self.manners.between(0, 8) {
+                0 => Layer::ExactGelu,
+                1 => Layer::Relu6,
+                2 => Layer::LeakyRelu(LeakyRelu { slope: 0.25 }),
+                3 => Layer::HardSigmoid,
+                4 => Layer::HardSwish,
+                5 => Layer::Affine(Affine { factor: 0.5, summand: 0.25 }),
+                6 => Layer::LayerNorm(LayerNorm { epsilon: 1e-5 }),
+                7 => Layer::Border(Border { before: (0, 0), after: (0, 0) }),
+                _ => {
+                    let groups = if channels.is_multiple_of(2) { 2 } else { 1 };
+                    Layer::Select(Select { first: 0, channels, groups })
+                }
+            },
             4 | 5 => Layer::Dropout(Dropout { rate: self.manners.between(0, 3) as f32 / 4.0 }),
             _ => Layer::Relu,
         }
@@ -163,6 +184,7 @@ impl Sketch {
             stride: self.random.pair(1, 2),
             padding: self.random.pair(0, 1),
             ceil: self.random.coin(),
+            count_padding: false,
         })
     }
 

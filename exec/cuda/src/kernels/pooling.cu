@@ -21,6 +21,12 @@ __device__ inline Span covered(u32 at, u32 kernel, u32 stride, u32 padding, u32 
     return Span{from < to ? from : to, to};
 }
 
+// How many places along one axis window `at` covers inside the padded image.
+__device__ inline u32 padded(u32 at, u32 kernel, u32 stride, u32 padding, u32 size) {
+    const u32 start = at * stride, stop = start + kernel, end = size + 2 * padding;
+    return (stop < end ? stop : end) - start;
+}
+
 // The windows along one axis that cover place `at`.
 __device__ inline Span covering(u32 at, u32 kernel, u32 stride, u32 padding, u32 windows) {
     const u32 shifted = at + padding, last = shifted / stride + 1;
@@ -31,7 +37,7 @@ __device__ inline Span covering(u32 at, u32 kernel, u32 stride, u32 padding, u32
 // The windows on a plane; mirrors the host's struct of this name.
 struct Window {
     u32 input_height, input_width, output_height, output_width;
-    u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width, inner;
+    u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width, inner, counted;
 
     // The input rows or columns that the windows of an output row or column cover.
     __device__ Span under_row(u32 row) const {
@@ -39,6 +45,14 @@ struct Window {
     }
     __device__ Span under_column(u32 column) const {
         return covered(column, kernel_width, stride_width, padding_width, input_width);
+    }
+
+    // The places of such windows that a mean divides by: also those of the padding, or not.
+    __device__ u32 counted_row(u32 row) const {
+        return counted ? padded(row, kernel_height, stride_height, padding_height, input_height) : under_row(row).count();
+    }
+    __device__ u32 counted_column(u32 column) const {
+        return counted ? padded(column, kernel_width, stride_width, padding_width, input_width) : under_column(column).count();
     }
 
     // The rows or columns of windows that cover an input row or column.
@@ -206,14 +220,14 @@ __device__ inline void means_of_windows(const Real* x, Real* y, u32 images, cons
 #pragma unroll
             for (u32 lane = 0; lane < W; ++lane) totals[lane] += of_row[lane];
         }
-        const u32 count = rows.count() * columns.count();
+        const u32 count = window.counted_row(at.row) * window.counted_column(at.column);
 #pragma unroll
         for (u32 lane = 0; lane < W; ++lane) totals[lane] = totals[lane] / float(count > 0 ? count : 1);
         merge_all<W>(y + index, totals, false);
     });
 }
 
-// y ← the mean over each window's places inside the image.
+// y ← the mean over each window's places inside the image, or inside the padded one.
 KERNEL(mean_pool_forward)(const Real* x, Real* y, u32 images, Window window) {
     if (in_fours(window.inner, x, y)) means_of_windows<4>(x, y, images, window);
     else means_of_windows<1>(x, y, images, window);
@@ -226,9 +240,9 @@ __device__ inline void slopes_of_means(const Real* d_y, Real* d_x, u32 images, c
         const Real* from = d_y + at.image * window.outputs() + at.inner;
         float sums[W] = {}, slopes[W];
         for (u32 r = rows.from; r < rows.to; ++r) {
-            const u32 high = window.under_row(r).count();
+            const u32 high = window.counted_row(r);
             for (u32 c = columns.from; c < columns.to; ++c) {
-                const u32 count = high * window.under_column(c).count();
+                const u32 count = high * window.counted_column(c);
                 load_all<W>(from + window.output(r, c), slopes);
 #pragma unroll
                 for (u32 lane = 0; lane < W; ++lane) sums[lane] += slopes[lane] / float(count);

@@ -24,6 +24,8 @@ pub struct PoolingWindow {
     stride: (u32, u32),
     padding: (u32, u32),
     inner: u32,
+    /// 1 where a mean counts the padding's places, else 0.
+    counted: u32,
 }
 
 impl PoolingWindow {
@@ -36,6 +38,7 @@ impl PoolingWindow {
             stride: layer.stride,
             padding: layer.padding,
             inner: 1,
+            counted: layer.count_padding.into(),
         }
     }
 
@@ -63,7 +66,7 @@ impl ToArgument for PoolingWindow {
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {
         let pairs = [self.input, self.output, self.kernel, self.stride, self.padding];
-        let numbers = pairs.iter().flat_map(|(down, along)| [*down, *along]).chain([self.inner]);
+        let numbers = pairs.iter().flat_map(|(down, along)| [*down, *along]).chain([self.inner, self.counted]);
         Argument { name, value: numbers.flat_map(u32::to_le_bytes).collect(), tensor: None }
     }
 }

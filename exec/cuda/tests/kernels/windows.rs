@@ -72,7 +72,7 @@ fn any_pool() -> impl Strategy<Value = ((u32, Shape, Layout), Pool2d)> {
     let filter = (pair(1..=4), pair(1..=3), pair(0..=1), any::<bool>(), any::<bool>());
     let all = (any_batch().prop_flat_map(laid), filter).prop_map(|(batch, (kernel, stride, padding, ceil, max))| {
         let kind = if max { PoolKind::Max } else { PoolKind::Average };
-        (batch, Pool2d { kind, kernel, stride, padding, ceil })
+        (batch, Pool2d { kind, kernel, stride, padding, ceil, count_padding: !max && ceil != (kernel.0 > 1) })
     });
     all.prop_filter("shapes that fit", |((_, shape, _), layer)| {
         Layer::Pool2d(layer.clone()).output_shape(&[*shape]).is_ok()

@@ -24,6 +24,8 @@ const TILE: usize = 16 * 1024;
 enum Kind {
     Max,
     Average,
+    /// The same, with the padding counted.
+    Padded,
     /// The mean of the whole plane.
     Global,
 }
@@ -36,7 +38,11 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
             (Kind::Global, Window::new([whole, one, (0, 0), one], of.input(), of.output))
         }
         Layer::Pool2d(layer) => {
-            let kind = if layer.kind == PoolKind::Max { Kind::Max } else { Kind::Average };
+            let kind = match (layer.kind, layer.count_padding) {
+                (PoolKind::Max, _) => Kind::Max,
+                (PoolKind::Average, false) => Kind::Average,
+                (PoolKind::Average, true) => Kind::Padded,
+            };
             (kind, pool_window(layer, of.input(), of.output))
         }
         _ => return None,
@@ -100,7 +106,8 @@ impl Head for Pooling {
                     let part = index * out_plane..(index + 1) * out_plane;
                     match kind {
                         Kind::Max => max_forward(&window, plane, |x| x, &mut output[part.clone()], &mut best[part]),
-                        Kind::Average => average_forward(&window, plane, &mut output[part]),
+                        Kind::Average => average_forward(&window, false, plane, &mut output[part]),
+                        Kind::Padded => average_forward(&window, true, plane, &mut output[part]),
                         Kind::Global => output[index] = sum(plane, |x| x) / in_plane as f32,
                     }
                 }
@@ -129,7 +136,8 @@ impl Head for Pooling {
                 let d_output = &of.d_output[part.clone()];
                 wide!(match kind {
                     Kind::Max => tail.backward(d_output, &[], &best[part], d_plane),
-                    Kind::Average => average_backward(&window, d_output, d_plane),
+                    Kind::Average => average_backward(&window, false, d_output, d_plane),
+                    Kind::Padded => average_backward(&window, true, d_output, d_plane),
                     Kind::Global => d_plane.fill(d_output[0] / in_plane as f32),
                 });
                 merge(d_input, d_plane, accumulate);

@@ -2,8 +2,8 @@
 //! threads, fused or not, with passes together or apart.
 
 use lockstep_models::{
-    BatchNorm, Conv2d, Dense, Dropout as DropoutLayer, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale as ScaleLayer,
-    Shape,
+    Affine, BatchNorm, Border, Conv2d, Dense, Dropout as DropoutLayer, Layer, LayerNorm, LeakyRelu, LocalResponseNorm,
+    Pool2d, PoolKind, Scale as ScaleLayer, Select, Shape,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -41,7 +41,7 @@ fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
             (conv.out_channels * (taps + u32::from(conv.bias))) as usize
         }
         Layer::Dense(dense) => dense.out_features as usize * (size(inputs[0]) + usize::from(dense.bias)),
-        Layer::BatchNorm(_) => 2 * inputs[0].channels as usize,
+        Layer::BatchNorm(_) | Layer::LayerNorm(_) => 2 * inputs[0].channels as usize,
         Layer::Bias => inputs[0].channels as usize,
         Layer::Scale(scale) => (1 + usize::from(scale.bias)) * inputs[0].channels as usize,
         _ => 0,
@@ -283,7 +283,7 @@ fn alexnet_norm() -> Layer {
 
 fn max_pool(filter: u32, stride: u32, padding: u32) -> Layer {
     let (kernel, stride, padding) = ((filter, filter), (stride, stride), (padding, padding));
-    Layer::Pool2d(Pool2d { kind: PoolKind::Max, kernel, stride, padding, ceil: false })
+    Layer::Pool2d(Pool2d { kind: PoolKind::Max, kernel, stride, padding, ceil: false, count_padding: false })
 }
 
 /// Layers large enough for several tiles, groups, segments and blocks of rows.

@@ -1,15 +1,16 @@
-//! Reads attributes of ONNX nodes: numbers by name with their defaults, and windows, whose padding must be the same
-//! on both sides.
+//! Reads attributes of ONNX nodes: numbers by name with their defaults.
 
 use lockstep_topology::InputError;
 
-use super::proto::{Attribute, Node};
+use super::graph::Step;
+use super::proto::Attribute;
+use super::tensor::Tensor;
 use lockstep_models::layer::Attributes;
 
-/// A node and its place, for errors.
+/// A step and its file, for errors.
 pub(super) struct Placed<'a, 'b> {
-    pub(super) node: &'b Node<'a>,
-    pub(super) place: &'b str,
+    pub(super) node: &'b Step<'a>,
+    pub(super) file: &'b str,
 }
 
 impl Attributes for Placed<'_, '_> {
@@ -38,24 +39,12 @@ impl Attributes for Placed<'_, '_> {
     }
 
     fn refuse(&self, _: &str, message: &str) -> InputError {
-        InputError::new(self.place, super::called(self.node), message)
+        self.node.error(self.file, message)
     }
 }
 
-/// A node's window: (vertical, horizontal).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) kernel: (u32, u32),
-    pub(super) stride: (u32, u32),
-    pub(super) dilation: (u32, u32),
-    /// Above and left.
-    pub(super) before: (u32, u32),
-    /// Below and right.
-    pub(super) after: (u32, u32),
-}
-
-impl<'a> Node<'a> {
-    fn attribute(&self, name: &str) -> Option<&Attribute<'a>> {
+impl<'a> Step<'a> {
+    pub(super) fn attribute(&self, name: &str) -> Option<&Attribute<'a>> {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
@@ -75,7 +64,7 @@ impl<'a> Node<'a> {
     }
 
     /// The tensor of a constant.
-    pub(super) fn tensor(&self, name: &str) -> Option<&super::Tensor<'a>> {
+    pub(super) fn tensor(&self, name: &str) -> Option<&Tensor<'a>> {
         self.attribute(name).and_then(|attribute| attribute.tensor.as_ref())
     }
 
@@ -89,52 +78,10 @@ impl<'a> Node<'a> {
         }
         Ok(())
     }
-
-    /// The window; `kernel` is the weight's if the node gives none.
-    pub(super) fn window(&self, kernel: Option<&[i64]>) -> Result<Window, String> {
-        match self.attribute("auto_pad").map(|attribute| attribute.text) {
-            None | Some(b"NOTSET" | b"VALID" | b"") => {}
-            Some(other) => {
-                let other = String::from_utf8_lossy(other);
-                return Err(format!("auto_pad is {other}: export with explicit pads"));
-            }
-        }
-        let Some(kernel) = self.integers("kernel_shape").or(kernel) else {
-            return Err("has no kernel_shape: export it with one".to_owned());
-        };
-        let ones = [1, 1];
-        let pads = match self.integers("pads").unwrap_or(&[0, 0, 0, 0]) {
-            [] => &[0, 0, 0, 0],
-            pads => pads,
-        };
-        if pads.len() != 4 {
-            return Err(format!("pads are {pads:?}: only windows over height and width are supported"));
-        }
-        Ok(Window {
-            kernel: pair("kernel_shape", kernel)?,
-            stride: pair("strides", self.integers("strides").unwrap_or(&ones))?,
-            dilation: pair("dilations", self.integers("dilations").unwrap_or(&ones))?,
-            before: pair("pads", &pads[..2])?,
-            after: pair("pads", &pads[2..])?,
-        })
-    }
-}
-
-impl Window {
-    /// The padding of both sides, if it is the same.
-    pub(super) fn padding(&self) -> Result<(u32, u32), String> {
-        if self.before == self.after {
-            return Ok(self.before);
-        }
-        Err(format!(
-            "pads are {:?} before and {:?} after: they must be the same on both sides, since the layer has one padding",
-            self.before, self.after
-        ))
-    }
 }
 
 /// Two sizes that fit.
-fn pair(name: &str, sizes: &[i64]) -> Result<(u32, u32), String> {
+pub(super) fn pair(name: &str, sizes: &[i64]) -> Result<(u32, u32), String> {
     let [vertical, horizontal] = sizes else {
         return Err(format!("{name} is {sizes:?}: only windows over height and width are supported"));
     };

@@ -1,5 +1,6 @@
 //! Parses an ONNX file: the fields of `onnx.proto` from which shapes follow, and no others.
 
+use super::tensor::Tensor;
 use crate::wire::{Field, Malformed, Piece};
 
 /// ModelProto: the graph and the version of its operators.
@@ -9,10 +10,24 @@ pub(super) struct File<'a> {
     /// Version of the standard operators.
     pub(super) opset: i64,
     pub(super) graph: Option<Graph<'a>>,
+    /// Functions of the file's own.
+    pub(super) functions: Vec<Function<'a>>,
+}
+
+/// FunctionProto: an operator that is made of others.
+#[derive(Debug, Default)]
+pub(super) struct Function<'a> {
+    pub(super) name: &'a str,
+    pub(super) domain: &'a str,
+    pub(super) inputs: Vec<&'a str>,
+    pub(super) outputs: Vec<&'a str>,
+    pub(super) nodes: Vec<Node<'a>>,
+    /// Defaults of its attributes.
+    pub(super) attributes: Vec<Attribute<'a>>,
 }
 
 /// GraphProto.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Graph<'a> {
     pub(super) nodes: Vec<Node<'a>>,
     pub(super) initializers: Vec<Tensor<'a>>,
@@ -21,7 +36,7 @@ pub(super) struct Graph<'a> {
 }
 
 /// NodeProto.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Node<'a> {
     pub(super) name: &'a str,
     pub(super) op: &'a str,
@@ -32,32 +47,23 @@ pub(super) struct Node<'a> {
 }
 
 /// AttributeProto.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Attribute<'a> {
     pub(super) name: &'a str,
     pub(super) float: f32,
     pub(super) integer: i64,
     pub(super) text: &'a [u8],
     pub(super) integers: Vec<i64>,
-    pub(super) tensor: Option<Tensor<'a>>,
-}
-
-/// TensorProto.
-#[derive(Debug, Default)]
-pub(super) struct Tensor<'a> {
-    pub(super) name: &'a str,
-    pub(super) dims: Vec<i64>,
-    /// 1 is float, 7 is int64.
-    pub(super) data_type: i64,
     pub(super) floats: Vec<f32>,
-    pub(super) integers: Vec<i64>,
-    pub(super) raw: &'a [u8],
-    /// Whether the values are in another file.
-    pub(super) external: bool,
+    pub(super) tensor: Option<Tensor<'a>>,
+    /// A branch.
+    pub(super) graph: Option<Graph<'a>>,
+    /// The attribute of the surrounding function that it takes its value from.
+    pub(super) refers: &'a str,
 }
 
 /// ValueInfoProto of a tensor; a dimension is `None` where the file gives a name or nothing.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Input<'a> {
     pub(super) name: &'a str,
     pub(super) dims: Option<Vec<Option<i64>>>,
@@ -83,10 +89,29 @@ impl<'a> File<'a> {
                         file.opset = version;
                     }
                 }
+                25 => file.functions.push(Function::read(field)?),
                 _ => {}
             }
         }
         Ok(file)
+    }
+}
+
+impl<'a> Function<'a> {
+    fn read(field: Field<'a>) -> Result<Function<'a>, Malformed> {
+        let mut function = Function::default();
+        for field in field.piece()?.fields()? {
+            match field.number {
+                1 => function.name = field.text()?,
+                4 => function.inputs.push(field.text()?),
+                5 => function.outputs.push(field.text()?),
+                7 => function.nodes.push(Node::read(field)?),
+                10 => function.domain = field.text()?,
+                11 => function.attributes.push(Attribute::read(field)?),
+                _ => {}
+            }
+        }
+        Ok(function)
     }
 }
 
@@ -134,58 +159,15 @@ impl<'a> Attribute<'a> {
                 3 => attribute.integer = field.integer()?,
                 4 => attribute.text = field.piece()?.bytes,
                 5 => attribute.tensor = Some(Tensor::read(field)?),
+                6 => attribute.graph = Some(Graph::read(field)?),
+                7 => field.floats(&mut attribute.floats)?,
+                21 => attribute.refers = field.text()?,
                 8 => field.integers(&mut attribute.integers)?,
                 _ => {}
             }
         }
         Ok(attribute)
     }
-}
-
-impl<'a> Tensor<'a> {
-    fn read(field: Field<'a>) -> Result<Tensor<'a>, Malformed> {
-        let mut tensor = Tensor::default();
-        for field in field.piece()?.fields()? {
-            match field.number {
-                1 => field.integers(&mut tensor.dims)?,
-                2 => tensor.data_type = field.integer()?,
-                // One float that is not packed; of packed ones only the first is ever needed.
-                4 => match field.piece() {
-                    Ok(piece) => tensor.floats.extend(first_float(piece.bytes)),
-                    Err(_) => tensor.floats.push(field.float()?),
-                },
-                7 => field.integers(&mut tensor.integers)?,
-                8 => tensor.name = field.text()?,
-                9 => tensor.raw = field.piece()?.bytes,
-                14 => tensor.external = field.integer()? == 1,
-                _ => {}
-            }
-        }
-        Ok(tensor)
-    }
-
-    /// The values of an int64 tensor, if it is one and they are here.
-    pub(super) fn int64(&self) -> Option<Vec<i64>> {
-        if self.data_type != 7 || self.external {
-            return None;
-        }
-        if self.raw.is_empty() {
-            return Some(self.integers.clone());
-        }
-        let word = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)) as i64;
-        Some(self.raw.chunks_exact(8).map(word).collect())
-    }
-
-    /// The first value of a float tensor.
-    pub(super) fn scalar(&self) -> Option<f32> {
-        let here = self.data_type == 1 && !self.external;
-        here.then(|| self.floats.first().copied().or_else(|| first_float(self.raw))).flatten()
-    }
-}
-
-fn first_float(bytes: &[u8]) -> Option<f32> {
-    let word = bytes.get(..4)?;
-    Some(f32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
 impl<'a> Input<'a> {

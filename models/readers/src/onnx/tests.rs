@@ -4,17 +4,17 @@ mod broken;
 mod files;
 mod write;
 
+mod equal;
+
 use super::*;
-use lockstep_models::Pass;
-use lockstep_models::{Conv2d, Dropout, LocalResponseNorm, Pool2d, PoolKind, Scale};
-use lockstep_models::{Model, Node};
+use lockstep_models::{Border, Conv2d, Dropout, LocalResponseNorm, Node, Pass, Pool2d, PoolKind, Scale};
 use write::{Writer, chain, operator};
 
 /// Names and values of a node's attributes.
 type Attributes<'a> = &'a [(&'a str, &'a [i64])];
 
 fn read(bytes: &[u8]) -> Model {
-    parse("net.onnx", bytes).unwrap_or_else(|error| panic!("{error}"))
+    parse("net.onnx", bytes, false).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Name, kind and output of each layer.
@@ -59,7 +59,9 @@ fn a_small_network_by_hand() {
 fn operators_become_layers() {
     let norm =
         |bias: f32| Layer::LocalResponseNorm(LocalResponseNorm { size: 5, alpha: 1e-4 / 5.0, beta: 0.75, k: bias });
-    let pool = |kind, padding, ceil| Layer::Pool2d(Pool2d { kind, kernel: (3, 3), stride: (2, 2), padding, ceil });
+    let pool = |kind, padding, ceil| {
+        Layer::Pool2d(Pool2d { kind, kernel: (3, 3), stride: (2, 2), padding, ceil, count_padding: false })
+    };
     let window: [(&str, &[i64]); 2] = [("kernel_shape", &[3, 3]), ("strides", &[2, 2])];
     let [same, partial, none]: [[(&str, &[i64]); 3]; 3] = [&[1, 1, 1, 1], &[0, 0, 1, 1], &[0, 0, 0, 0]]
         .map(|pads: &[i64; 4]| [window[0], window[1], ("pads", &pads[..])]);
@@ -72,9 +74,12 @@ fn operators_become_layers() {
         groups: 2,
         bias: false,
     };
-    let cases: [(&str, &[i64], Attributes<'_>, Layer); 13] = [
+    let cases: [(&str, &[i64], Attributes<'_>, Layer); 18] = [
         ("Gelu", &[], &[("approximate=tanh", &[])], Layer::Gelu),
+        ("Gelu", &[], &[], Layer::ExactGelu),
+        ("HardSwish", &[], &[], Layer::HardSwish),
         ("Relu", &[], &[], Layer::Relu),
+        ("Add", &[4, 1, 1], &[], Layer::Bias),
         ("Sigmoid", &[], &[], Layer::Sigmoid),
         ("Tanh", &[], &[], Layer::Tanh),
         ("GlobalAveragePool", &[], &[], Layer::GlobalPool),
@@ -87,6 +92,14 @@ fn operators_become_layers() {
         ("AveragePool", &[], &none, pool(PoolKind::Average, (0, 0), false)),
         // One window of 7 over 6 places: their mean.
         ("AveragePool", &[], &[("kernel_shape", &[7, 7]), ("pads", &[0, 0, 1, 1])], Layer::GlobalPool),
+        ("AveragePool", &[], &[("kernel_shape", &[6, 6])], Layer::GlobalPool),
+        // An odd padding of 1 in all is at the end: a border of zeros.
+        (
+            "Conv",
+            &[6, 4, 2, 2],
+            &[("auto_pad=SAME_UPPER", &[])],
+            Layer::Border(Border { before: (0, 0), after: (1, 1) }),
+        ),
         ("Conv", &[6, 2, 3, 3], &[("group", &[2]), ("dilations", &[2, 1])], Layer::Conv2d(dilated)),
     ];
     for (op, weight, attributes, wanted) in cases {

@@ -1,6 +1,9 @@
 //! Generates random chains of layers: every kind of fused chain, and every layer alone.
 
-use lockstep_models::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
+use lockstep_models::{
+    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Layer, LayerNorm, LeakyRelu, LocalResponseNorm, Pool2d, PoolKind, Scale,
+    Select, Shape,
+};
 use proptest::prelude::*;
 
 use crate::{any_batch, size};
@@ -33,7 +36,7 @@ impl Chain {
                 (conv.out_channels * (taps + u32::from(conv.bias))) as usize
             }
             Layer::Dense(dense) => dense.out_features as usize * (size(self.inputs[0]) + usize::from(dense.bias)),
-            Layer::BatchNorm(_) => 2 * channels as usize,
+            Layer::BatchNorm(_) | Layer::LayerNorm(_) => 2 * channels as usize,
             Layer::Bias => channels as usize,
             Layer::Scale(scale) => (1 + usize::from(scale.bias)) * channels as usize,
             _ => 0,
@@ -52,7 +55,9 @@ fn pair(range: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = (u32, u32
 
 fn any_pool(kind: PoolKind) -> impl Strategy<Value = Layer> {
     let sizes = (pair(1..=3), pair(1..=3), pair(0..=1), any::<bool>());
-    sizes.prop_map(move |(kernel, stride, padding, ceil)| Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil }))
+    sizes.prop_map(move |(kernel, stride, padding, ceil)| {
+        Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil, count_padding: kind == PoolKind::Average && ceil })
+    })
 }
 
 /// A convolution alone, with a ReLU, with a max pooling, with both.
@@ -82,11 +87,17 @@ pub(crate) fn dense() -> impl Strategy<Value = Chain> {
     )
 }
 
-/// A batch normalisation with or without a ReLU, over enough elements for a meaningful deviation.
+/// A batch normalisation with or without a ReLU, or a layer normalisation, over enough elements for a meaningful deviation.
 pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
-    let batch = (2..5u32, 1..12u32, pair(2..=8), any::<bool>());
-    batch.prop_map(|(samples, channels, (height, width), relu)| {
-        let first = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
+    let batch = (2..5u32, 1..12u32, pair(2..=8), any::<[bool; 2]>());
+    batch.prop_map(|(samples, channels, (height, width), [relu, over_channels])| {
+        // Of few channels the gradient of a layer normalisation is rounding error.
+        let over_channels = over_channels && channels > 4;
+        let first = match over_channels {
+            true => Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }),
+            false => Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 }),
+        };
+        let relu = relu && !over_channels;
         let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).collect();
         Chain { layers, inputs: vec![Shape { channels, height, width }], samples }
     })
@@ -94,7 +105,7 @@ pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
 
 /// Layers that work element by element or channel by channel, and flattening, which is free after them.
 pub(crate) fn others() -> impl Strategy<Value = Chain> {
-    let which = (0..12u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
+    let which = (0..21u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
     (any_batch(), which).prop_map(|((samples, shape), (which, many, more, [relu, flat]))| {
         let wider = Shape { channels: more + 1, ..shape };
         let local = LocalResponseNorm { size: 2 * (more % 4) + 1, alpha: 0.3, beta: 0.5 + more as f32 / 20.0, k: 1.5 };
@@ -110,6 +121,23 @@ pub(crate) fn others() -> impl Strategy<Value = Chain> {
             8 => (Layer::Gelu, vec![shape]),
             9 => (Layer::Silu, vec![shape]),
             10 => (Layer::Bias, vec![shape]),
+            12 => (Layer::ExactGelu, vec![shape]),
+            13 => (Layer::Relu6, vec![shape]),
+            14 => (Layer::HardSigmoid, vec![shape]),
+            15 => (Layer::HardSwish, vec![shape]),
+            16 => (Layer::LeakyRelu(LeakyRelu { slope: more as f32 / 20.0 }), vec![shape]),
+            17 => (Layer::Affine(Affine { factor: 0.5 - more as f32 / 7.0, summand: 0.25 }), vec![shape]),
+            18 => {
+                let side = |bit: u32, size: u32| if more & bit == 0 { 1 } else { size };
+                let (height, width) = (side(2, shape.height), side(4, shape.width));
+                (Layer::Product, vec![shape, Shape { channels: side(1, shape.channels), height, width }])
+            }
+            19 => {
+                let channels = shape.channels.div_ceil(2);
+                let groups = if relu && channels % 2 == 0 { 2 } else { 1 };
+                (Layer::Select(Select { first: shape.channels - channels, channels, groups }), vec![shape])
+            }
+            20 => (Layer::Border(Border { before: (more % 3, 1), after: (0, more % 2) }), vec![shape]),
             _ => (Layer::Flatten, vec![shape]),
         };
         let relu = relu && layer == Layer::Add;

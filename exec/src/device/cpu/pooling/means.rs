@@ -85,7 +85,7 @@ impl Pooling {
                     let [sums] = sums_side_by_side(in_plane, |place, image| [plane[place][image]]);
                     means[0] = sums.over(in_plane as f32);
                 }
-                _ => average_forward(&window, plane, means),
+                kind => average_forward(&window, kind == Kind::Padded, plane, means),
             }
             apart(means, &places, false, |image| {
                 let start = ((group * N + image) * channels + channel) * out_plane;
@@ -113,7 +113,7 @@ impl Pooling {
             side_by_side(of_group, sample, channel * out_plane, &places, d_means);
             match self.kind {
                 Kind::Global => d_plane.fill(d_means[0].over(in_plane as f32)),
-                _ => average_backward(&window, d_means, d_plane),
+                kind => average_backward(&window, kind == Kind::Padded, d_means, d_plane),
             }
             let start = (group * channels + channel) * in_plane;
             // SAFETY: a plane belongs to one tile.
@@ -138,13 +138,28 @@ fn inside(window: &Window, y: usize, x: usize) -> (std::ops::Range<usize>, std::
     )
 }
 
-/// The mean over each window's places inside the image.
+/// What the sum under the window of output (y, x) is divided by: its places inside the image, or inside the padded one.
 #[inline(always)]
-pub(super) fn average_forward<T: Element>(window: &Window, plane: &[T], output: &mut [T]) {
+fn counted(window: &Window, padded: bool, inside: usize, y: usize, x: usize) -> f32 {
+    let clip = |at: usize, stride: usize, kernel: usize, padding: usize, size: usize| {
+        (at * stride + kernel).min(size + 2 * padding).saturating_sub(at * stride)
+    };
+    let count = if padded {
+        let Window { stride, kernel, padding, input, .. } = *window;
+        clip(y, stride.0, kernel.0, padding.0, input.0) * clip(x, stride.1, kernel.1, padding.1, input.1)
+    } else {
+        inside
+    };
+    count.max(1) as f32
+}
+
+/// The mean over each window's places inside the image, or with the padding's places as zeros.
+#[inline(always)]
+pub(super) fn average_forward<T: Element>(window: &Window, padded: bool, plane: &[T], output: &mut [T]) {
     for (y, row) in output.chunks_exact_mut(window.output.1).enumerate() {
         for (x, out) in row.iter_mut().enumerate() {
             let (rows, columns) = inside(window, y, x);
-            let count = (rows.len() * columns.len()).max(1) as f32;
+            let count = counted(window, padded, rows.len() * columns.len(), y, x);
             let mut total = T::ZERO;
             for row in rows {
                 let row = &plane[row * window.input.1..][columns.clone()];
@@ -157,12 +172,12 @@ pub(super) fn average_forward<T: Element>(window: &Window, plane: &[T], output: 
 
 /// The gradient of a plane from that of its means.
 #[inline(always)]
-pub(super) fn average_backward<T: Element>(window: &Window, d_output: &[T], d_plane: &mut [T]) {
+pub(super) fn average_backward<T: Element>(window: &Window, padded: bool, d_output: &[T], d_plane: &mut [T]) {
     d_plane.fill(T::ZERO);
     for (y, row) in d_output.chunks_exact(window.output.1).enumerate() {
         for (x, d) in row.iter().enumerate() {
             let (rows, columns) = inside(window, y, x);
-            let share = d.over((rows.len() * columns.len()).max(1) as f32);
+            let share = d.over(counted(window, padded, rows.len() * columns.len(), y, x));
             for row in rows {
                 d_plane[row * window.input.1..][columns.clone()].iter_mut().for_each(|d| *d = d.plus(share));
             }

@@ -84,7 +84,7 @@ fn samples_side_by_side_give_the_bits_of_planes() {
     let norm = || Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 });
     let average = |padding| {
         let (kernel, stride, padding) = ((3, 3), (2, 2), (padding, padding));
-        Layer::Pool2d(Pool2d { kind: PoolKind::Average, kernel, stride, padding, ceil: false })
+        Layer::Pool2d(Pool2d { kind: PoolKind::Average, kernel, stride, padding, ceil: false, count_padding: false })
     };
     let bare = |layer| match layer {
         Layer::Conv2d(conv) => Layer::Conv2d(Conv2d { bias: false, ..conv }),

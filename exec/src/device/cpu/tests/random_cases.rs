@@ -20,14 +20,21 @@ fn any_pool() -> impl Strategy<Value = Case> {
     let filter = (upto(1..=3), upto(1..=3), upto(0..=1), any::<bool>(), any::<bool>());
     (upto(1..=8), 1..4u32, filter).prop_map(|((h, w), channels, (kernel, stride, padding, ceil, max))| {
         let kind = if max { PoolKind::Max } else { PoolKind::Average };
-        let layer = Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil });
+        let layer = Layer::Pool2d(Pool2d {
+            kind,
+            kernel,
+            stride,
+            padding,
+            ceil,
+            count_padding: !max && ceil != (kernel.0 > 1),
+        });
         Case { layer, inputs: vec![shape(channels, h, w)], samples: 2 }
     })
 }
 
 fn any_other() -> impl Strategy<Value = Case> {
     let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
-    (image, 0..15, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
+    (image, 0..25, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
         let wider = Shape { channels: more, ..shape };
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (layer, inputs) = match which {
@@ -51,10 +58,31 @@ fn any_other() -> impl Strategy<Value = Case> {
             11 => (Layer::Gelu, vec![shape]),
             12 => (Layer::Silu, vec![shape]),
             13 => (Layer::Bias, vec![shape]),
+            14 => (Layer::ExactGelu, vec![shape]),
+            15 => (Layer::Relu6, vec![shape]),
+            16 => (Layer::LeakyRelu(LeakyRelu { slope: more as f32 / 20.0 }), vec![shape]),
+            17 => (Layer::HardSigmoid, vec![shape]),
+            18 => (Layer::HardSwish, vec![shape]),
+            19 => (Layer::Affine(Affine { factor: more as f32 / 7.0, summand: -0.5 }), vec![shape]),
+            // Of one or two channels the gradient is rounding error, as above.
+            20 if shape.channels > 2 => (Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }), vec![shape]),
+            21 => (Layer::Product, vec![shape, factor_of(shape, more)]),
+            22 => {
+                let channels = shape.channels.div_ceil(2);
+                let groups = if bias && channels % 2 == 0 { 2 } else { 1 };
+                (Layer::Select(Select { first: shape.channels - channels, channels, groups }), vec![shape])
+            }
+            23 => (Layer::Border(Border { before: (more % 3, 1), after: (0, more % 2) }), vec![shape]),
             _ => (Layer::Flatten, vec![shape]),
         };
         Case { layer, inputs, samples }
     })
+}
+
+/// A shape that may multiply `shape`: any of its sides is 1.
+fn factor_of(shape: Shape, which: u32) -> Shape {
+    let side = |bit: u32, size: u32| if which & bit == 0 { 1 } else { size };
+    Shape { channels: side(1, shape.channels), height: side(2, shape.height), width: side(4, shape.width) }
 }
 
 pub(super) fn any_case() -> impl Strategy<Value = Case> {

@@ -1,7 +1,7 @@
 //! Computes the forward pass of every layer in f64 by plain loops, obvious rather than fast: the reference for the
 //! kernels.
 
-use lockstep_models::{Conv2d, Layer, LocalResponseNorm, Pool2d, PoolKind, Shape};
+use lockstep_models::{Conv2d, Layer, LayerNorm, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use rand_chacha::rand_core::Rng;
 
 use super::super::{Draw, size};
@@ -77,6 +77,29 @@ pub(super) fn forward(
             let bend = |x: f64| ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh();
             x.iter().map(|x| 0.5 * x * (1.0 + bend(*x))).collect()
         }
+        Layer::ExactGelu => x.iter().map(|x| 0.5 * x * (1.0 + lockstep_models::layer::erf(x / 2f64.sqrt()))).collect(),
+        Layer::Relu6 => x.iter().map(|x| x.clamp(0.0, 6.0)).collect(),
+        Layer::LeakyRelu(leaky) => x.iter().map(|x| if *x > 0.0 { *x } else { f64::from(leaky.slope) * x }).collect(),
+        Layer::HardSigmoid => x.iter().map(|x| (x / 6.0 + 0.5).clamp(0.0, 1.0)).collect(),
+        Layer::HardSwish => x.iter().map(|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)).collect(),
+        Layer::Affine(of) => x.iter().map(|x| f64::from(of.factor) * x + f64::from(of.summand)).collect(),
+        Layer::LayerNorm(norm) => all.map(|(n, c, h, w)| normal_at(norm, shape, x, parameters, n, c, h, w)).collect(),
+        Layer::Product => all
+            .zip(x)
+            .map(|((n, c, h, w), x)| {
+                let other = shapes[1];
+                let at = |at: i64, size: u32| if size == 1 { 0 } else { at };
+                let c = at(c as i64, other.channels) as usize;
+                x * place(other, n, c, at(h, other.height), at(w, other.width)).map_or(0.0, |at| inputs[1][at])
+            })
+            .collect(),
+        Layer::Select(of) => all
+            .map(|(n, c, h, w)| place(shape, n, of.source(c as u32) as usize, h, w).map_or(0.0, |at| x[at]))
+            .collect(),
+        Layer::Border(of) => {
+            let (down, along) = (i64::from(of.before.0), i64::from(of.before.1));
+            all.map(|(n, c, h, w)| place(shape, n, c, h - down, w - along).map_or(0.0, |at| x[at])).collect()
+        }
         Layer::LocalResponseNorm(norm) => all.map(|(n, c, h, w)| response_at(norm, shape, x, n, c, h, w)).collect(),
         Layer::Dropout(dropout) => {
             let (size, draw) = (size(shape), Draw::default());
@@ -128,6 +151,15 @@ fn conv_at(conv: &Conv2d, shape: Shape, x: &[f64], parameters: &[f64], n: usize,
     total
 }
 
+#[expect(clippy::too_many_arguments, reason = "a place has four coordinates")]
+fn normal_at(norm: &LayerNorm, shape: Shape, x: &[f64], parameters: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
+    let channels = shape.channels as usize;
+    let at = |channel: usize| place(shape, n, channel, h, w).map_or(0.0, |at| x[at]);
+    let mean = (0..channels).map(at).sum::<f64>() / channels as f64;
+    let variance = (0..channels).map(|c| (at(c) - mean).powi(2)).sum::<f64>() / channels as f64;
+    parameters[c] * (at(c) - mean) / (variance + f64::from(norm.epsilon)).sqrt() + parameters[channels + c]
+}
+
 fn response_at(norm: &LocalResponseNorm, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
     let at = |channel: i64| {
         let inside = (0..i64::from(shape.channels)).contains(&channel);
@@ -139,16 +171,20 @@ fn response_at(norm: &LocalResponseNorm, shape: Shape, x: &[f64], n: usize, c: u
 }
 
 fn pool_at(pool: &Pool2d, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
-    let mut values = Vec::new();
+    // Places of the padding count as zeros, those beyond it not at all.
+    let counts = |at: i64, size: u32, padding: u32| at < i64::from(size) + i64::from(padding);
+    let (mut values, mut padded) = (Vec::new(), 0);
     for i in 0..i64::from(pool.kernel.0) {
         for j in 0..i64::from(pool.kernel.1) {
             let y = h * i64::from(pool.stride.0) + i - i64::from(pool.padding.0);
             let z = w * i64::from(pool.stride.1) + j - i64::from(pool.padding.1);
             values.extend(place(shape, n, c, y, z).map(|at| x[at]));
+            padded += usize::from(counts(y, shape.height, pool.padding.0) && counts(z, shape.width, pool.padding.1));
         }
     }
     match pool.kind {
         PoolKind::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        PoolKind::Average if pool.count_padding => values.iter().sum::<f64>() / padded as f64,
         PoolKind::Average => values.iter().sum::<f64>() / values.len() as f64,
     }
 }

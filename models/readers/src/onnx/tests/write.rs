@@ -67,6 +67,12 @@ impl Writer {
         self.graph.extend(bytes(5, &tensor));
     }
 
+    /// A float, one number without dimensions.
+    pub(super) fn number(&mut self, name: &str, value: f32) {
+        let tensor = [integer(2, 1), bytes(8, name.as_bytes()), bytes(9, &value.to_le_bytes())].concat();
+        self.graph.extend(bytes(5, &tensor));
+    }
+
     /// The same in another file.
     pub(super) fn external_integers(&mut self, name: &str) {
         let tensor = [integer(1, 2), integer(2, 7), bytes(8, name.as_bytes()), integer(14, 1)].concat();

@@ -1,0 +1,175 @@
+//! Makes layers of sums and products, of samples with each other or with constants.
+
+use super::view::{Axis, View};
+use super::{Data, Import, Step, Value};
+use lockstep_models::{Affine, Layer, Scale};
+
+/// What a constant is to samples.
+enum Role {
+    /// The same number for all elements.
+    Number(f32),
+    /// A number for each channel.
+    PerChannel,
+    /// A random number for each sample: stochastic depth (Huang et al. 2016).
+    Random,
+}
+
+impl<'a> Import<'_, 'a> {
+    /// What a constant is to samples that it is added to or multiplied by.
+    fn role(&self, name: &str, data: &Data) -> Result<Role, String> {
+        let constant = self.constant_of_input(name).unwrap_or_default();
+        let shape = self.shape(data);
+        let channels = i64::from(shape.channels);
+        if constant.elements() == channels
+            && (channels > 1 || constant.learned)
+            && constant.scalar().is_none_or(|_| channels == 1)
+        {
+            // From the right its only long dimension is that of the channels; features may also be in one row.
+            let rank = data.view.0.len();
+            let place = data.view.channels(shape);
+            let at = constant.dims.iter().position(|size| *size > 1).map(|at| at + rank);
+            let fits = place.zip(at).is_some_and(|(place, at)| at.checked_sub(constant.dims.len()) == Some(place));
+            if fits || channels == 1 || shape.height * shape.width == 1 {
+                return Ok(Role::PerChannel);
+            }
+        }
+        if let Some(number) = constant.scalar() {
+            return Ok(Role::Number(number as f32));
+        }
+        let sizes = &constant.dims;
+        let by_sample = sizes.len() == data.view.0.len() && sizes.iter().skip(1).all(|size| *size == 1);
+        if by_sample && sizes.first() == Some(&data.view.batch()) && !constant.learned {
+            return Ok(Role::Random);
+        }
+        if constant.elements() != channels {
+            return Err(format!(
+                "its \"{name}\" has the shape {sizes:?}, but there are {channels} channels: they must agree, or it must be one \
+                 number"
+            ));
+        }
+        Err(format!("its \"{name}\" has the shape {sizes:?}: over {shape} it must be [{channels}, 1, 1]"))
+    }
+
+    /// The sum of samples, or of samples and a constant.
+    pub(super) fn sum(&mut self, step: &Step<'a>) -> Result<Value, String> {
+        let Some(summand) = (0..step.inputs.len()).find(|at| self.constant_of_input(&step.inputs[*at]).is_some())
+        else {
+            return self.sum_of_samples(step);
+        };
+        if step.inputs.len() != 2 {
+            return Err("adds a constant to several inputs: add them one after the other".to_owned());
+        }
+        let data = self.data(step, 1 - summand)?;
+        match self.role(&step.inputs[summand], &data)? {
+            Role::Number(0.0) => Ok(Value::Data(data)),
+            Role::Number(summand) => self.each(step, Layer::Affine(Affine { factor: 1.0, summand }), &data),
+            Role::PerChannel => self.biased(step, &data, &step.inputs[1 - summand]),
+            Role::Random => Err("adds random numbers: that is no layer here; leave it out before export".to_owned()),
+        }
+    }
+
+    /// A summand per channel: the bias of the layer before, if it can have one and nothing else takes its output.
+    fn biased(&mut self, step: &Step<'a>, data: &Data, name: &str) -> Result<Value, String> {
+        let alone = self.uses.get(name) == Some(&1);
+        let layer = self.sketch.layer(data.draft);
+        match layer.rule().with_bias().filter(|biased| alone && biased != layer) {
+            Some(biased) => {
+                *self.sketch.layer_mut(data.draft) = biased;
+                Ok(Value::Data(data.clone()))
+            }
+            None => self.each(step, Layer::Bias, data),
+        }
+    }
+
+    fn sum_of_samples(&mut self, step: &Step<'a>) -> Result<Value, String> {
+        let mut all = Vec::with_capacity(step.inputs.len());
+        for place in 0..step.inputs.len() {
+            all.push(self.data(step, place)?);
+        }
+        let first = all.first().cloned().ok_or("has no inputs: remove it")?;
+        if all.len() == 1 {
+            return Ok(Value::Data(first));
+        }
+        if all.iter().all(|data| data.draft == first.draft && data.view == first.view) {
+            return self.each(step, Layer::Affine(Affine { factor: all.len() as f32, summand: 0.0 }), &first);
+        }
+        let alike = all.iter().all(|data| data.view == first.view && self.shape(data) == self.shape(&first));
+        if alike {
+            let draft = self.add(step, Layer::Add, all.iter().map(|data| data.draft).collect())?;
+            return Ok(Value::Data(Data { draft, ..first }));
+        }
+        let mut inputs = Vec::with_capacity(all.len());
+        for data in &all {
+            inputs.push(self.natural(step, data)?);
+        }
+        let draft = self.add(step, Layer::Add, inputs)?;
+        Ok(self.ordered(draft, &first))
+    }
+
+    /// A product, quotient or difference.
+    pub(super) fn product(&mut self, step: &Step<'a>) -> Result<Value, String> {
+        let [one, other] = &step.inputs[..] else { return Err("takes two inputs: export it again".to_owned()) };
+        let is_constant = |name: &str| self.constant_of_input(name).is_some();
+        let (constant, place) = match (is_constant(one), is_constant(other)) {
+            (true, _) => (one, 1),
+            (_, true) => (other, 0),
+            _ if step.op == "Mul" => return self.product_of_samples(step),
+            _ => return Err(super::refusals::no_layer(step.op)),
+        };
+        let data = self.data(step, place)?;
+        let line = |factor: f32, summand: f32| Layer::Affine(Affine { factor, summand });
+        let layer = match (step.op, place, self.role(constant, &data)?) {
+            ("Mul", _, Role::Number(1.0)) | ("Div", 0, Role::Number(1.0)) | ("Sub", 0, Role::Number(0.0)) => {
+                return Ok(Value::Data(data));
+            }
+            ("Mul", _, Role::Random) => {
+                self.note("stochastic depth is left out: it drops whole samples at random and takes hardly any time");
+                return Ok(Value::Data(data));
+            }
+            ("Mul", _, Role::Number(factor)) => line(factor, 0.0),
+            ("Div", 0, Role::Number(divisor)) if divisor != 0.0 => line(1.0 / divisor, 0.0),
+            ("Sub", 0, Role::Number(number)) => line(1.0, -number),
+            ("Sub", _, Role::Number(number)) => line(-1.0, number),
+            ("Mul", _, Role::PerChannel) | ("Div", 0, Role::PerChannel) => Layer::Scale(Scale { bias: false }),
+            ("Sub", 0, Role::PerChannel) => return self.biased(step, &data, one),
+            _ => return Err(super::refusals::no_layer(step.op)),
+        };
+        self.each(step, layer, &data)
+    }
+
+    fn product_of_samples(&mut self, step: &Step<'a>) -> Result<Value, String> {
+        let (one, other) = (self.data(step, 0)?, self.data(step, 1)?);
+        if one.draft == other.draft {
+            return Err("squares its input: that is no layer here; for a prediction take another activation".to_owned());
+        }
+        let elements = |data: &Data| self.shape(data).elements();
+        let (large, small) = if elements(&one) >= elements(&other) { (one, other) } else { (other, one) };
+        if repeats(&small.view, &large.view) {
+            let draft = self.add(step, Layer::Product, vec![large.draft, small.draft])?;
+            return Ok(Value::Data(Data { draft, ..large }));
+        }
+        let (first, second) = (self.natural(step, &large)?, self.natural(step, &small)?);
+        if large.view.0.len() != small.view.0.len() {
+            return Err(format!(
+                "multiplies samples of {} by {}, arranged in other dimensions: reshape one to the other's",
+                self.sketch.shape(first),
+                self.sketch.shape(second)
+            ));
+        }
+        let draft = self.add(step, Layer::Product, vec![first, second])?;
+        Ok(self.ordered(draft, &large))
+    }
+}
+
+/// Whether each dimension of the small tensor, from the last on, is the large one's or has one element.
+fn repeats(small: &View, large: &View) -> bool {
+    let features = |view: &View, from_last: usize| -> Vec<super::view::Atom> {
+        let place = view.0.len().checked_sub(from_last + 1);
+        let atoms = place.map(|place| view.0[place].clone()).unwrap_or_default();
+        atoms.into_iter().filter(|atom| atom.axis != Axis::Batch).collect()
+    };
+    (0..small.0.len()).all(|place| {
+        let own = features(small, place);
+        own.is_empty() || own == features(large, place)
+    })
+}

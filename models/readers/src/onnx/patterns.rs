@@ -1,0 +1,101 @@
+//! Lists expressions of ONNX operators that are one layer here: a line for each form in which exporters write it.
+
+use lockstep_models::Layer;
+
+use super::pattern::Pattern;
+
+/// What an expression of x becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Made {
+    /// A layer that takes x.
+    Layer(Layer),
+    /// A normalisation of x over channels with factors w, summands b and ε = e.
+    LayerNorm,
+}
+
+use Layer::{ExactGelu, Gelu, HardSigmoid, HardSwish, Relu, Relu6, Silu};
+
+/// (x − mean) / √(variance + e), squared by a power or by a product.
+macro_rules! normalised {
+    ($square:literal) => {
+        concat!("Add(Mul(Div(Sub(x, ReduceMean(x)), Sqrt(Add(ReduceMean(", $square, "), e))), w), b)")
+    };
+}
+
+const LAYERS: &[(&str, Layer)] = &[
+    ("Clip(x, 0, 6)", Relu6),
+    ("Min(Relu(x), 6)", Relu6),
+    ("Min(Max(x, 0), 6)", Relu6),
+    ("Max(Min(x, 6), 0)", Relu6),
+    ("Max(x, 0)", Relu),
+    ("Mul(x, Sigmoid(x))", Silu),
+    ("HardSigmoid(x, 0.1666667, 0.5)", HardSigmoid),
+    ("Div(Clip(Add(x, 3), 0, 6), 6)", HardSigmoid),
+    ("Mul(Clip(Add(x, 3), 0, 6), 0.1666667)", HardSigmoid),
+    ("Mul(x, HardSigmoid(x, 0.1666667, 0.5))", HardSwish),
+    ("Mul(x, Div(Clip(Add(x, 3), 0, 6), 6))", HardSwish),
+    ("Mul(x, Mul(Clip(Add(x, 3), 0, 6), 0.1666667))", HardSwish),
+    ("Div(Mul(x, Clip(Add(x, 3), 0, 6)), 6)", HardSwish),
+    ("Mul(Mul(x, Clip(Add(x, 3), 0, 6)), 0.1666667)", HardSwish),
+    ("Mul(Mul(x, Add(Erf(Div(x, 1.4142135)), 1)), 0.5)", ExactGelu),
+    ("Mul(Mul(x, 0.5), Add(Erf(Div(x, 1.4142135)), 1))", ExactGelu),
+    ("Mul(x, Mul(Add(Erf(Div(x, 1.4142135)), 1), 0.5))", ExactGelu),
+    ("Mul(Mul(x, Add(Erf(Mul(x, 0.7071068)), 1)), 0.5)", ExactGelu),
+    ("Mul(Mul(x, 0.5), Add(Erf(Mul(x, 0.7071068)), 1))", ExactGelu),
+    ("Mul(x, Mul(Add(Erf(Mul(x, 0.7071068)), 1), 0.5))", ExactGelu),
+    ("Mul(Mul(x, 0.5), Add(Tanh(Mul(Add(x, Mul(Pow(x, 3), 0.044715)), 0.7978846)), 1))", Gelu),
+    ("Mul(Mul(x, Add(Tanh(Mul(Add(x, Mul(Pow(x, 3), 0.044715)), 0.7978846)), 1)), 0.5)", Gelu),
+    ("Mul(x, Mul(Add(Tanh(Mul(Add(x, Mul(Pow(x, 3), 0.044715)), 0.7978846)), 1), 0.5))", Gelu),
+    ("Mul(Mul(x, 0.5), Add(Tanh(Mul(Add(x, Mul(Mul(Mul(x, x), x), 0.044715)), 0.7978846)), 1))", Gelu),
+    ("Mul(Mul(x, 0.5), Add(Tanh(Mul(Mul(x, Add(Mul(Mul(x, x), 0.044715), 1)), 0.7978846)), 1))", Gelu),
+];
+
+const LAYER_NORMS: &[&str] =
+    &[normalised!("Pow(Sub(x, ReduceMean(x)), 2)"), normalised!("Mul(Sub(x, ReduceMean(x)), Sub(x, ReduceMean(x)))")];
+
+/// All expressions, the table's lines in order.
+pub(super) fn all() -> Vec<(Pattern, Made)> {
+    let layers = LAYERS.iter().map(|(text, layer)| (Pattern::parse(text), Made::Layer(layer.clone())));
+    layers.chain(LAYER_NORMS.iter().map(|text| (Pattern::parse(text), Made::LayerNorm))).collect()
+}
+
+/// The elementwise operators that occur in such expressions or change nothing but values, for which a refusal can say what
+/// a prediction would miss.
+pub(super) const ELEMENTWISE: &[&str] = &[
+    "Abs",
+    "Celu",
+    "Clip",
+    "Cos",
+    "Div",
+    "Elu",
+    "Erf",
+    "Exp",
+    "HardSigmoid",
+    "Log",
+    "Max",
+    "Min",
+    "Mish",
+    "Neg",
+    "PRelu",
+    "Pow",
+    "Reciprocal",
+    "Selu",
+    "Sin",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Sub",
+    "ThresholdedRelu",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_an_expression_with_x() {
+        for (pattern, _) in all() {
+            assert!(!pattern.root().is_empty() && format!("{pattern:?}").contains("Tensor('x')"), "{pattern:?}");
+        }
+    }
+}

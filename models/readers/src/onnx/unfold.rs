@@ -1,0 +1,182 @@
+//! Recognises convolutions into which an export has folded their batch normalisation, and restores it.
+//!
+//! An export in eval mode multiplies the weights of a convolution by the factors of the normalisation behind it and leaves
+//! its summands as a bias. Such a network is not what trains: it takes less time and memory.
+
+use lockstep_topology::InputError;
+
+use super::Import;
+use super::graph::Step;
+use lockstep_models::{BatchNorm, Draft, Layer};
+
+/// What the names of a convolution's weight and bias say of its bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bias {
+    /// It is the module's own: `conv.weight` and `conv.bias`.
+    Own,
+    /// An export has made it: `onnx::Conv_193`, or `conv.weight_bias`.
+    Folded,
+    /// Nothing: the file's names have no such form.
+    Unknown,
+}
+
+/// What the names of a weight and a bias say.
+pub(super) fn bias_of(weight: &str, bias: &str) -> Bias {
+    let module = weight.strip_suffix(".weight");
+    match (module, module.and_then(|module| bias.strip_prefix(module))) {
+        (Some(_), Some(".bias")) => Bias::Own,
+        (Some(_), Some(_)) => Bias::Folded,
+        _ if [weight, bias].iter().any(|name| name.starts_with("onnx::Conv_")) => Bias::Folded,
+        _ => Bias::Unknown,
+    }
+}
+
+/// The cure for a network that was exported to be deployed.
+const CURE: &str =
+    "export what trains, torch.onnx.export(…, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)";
+
+impl<'a> Import<'_, 'a> {
+    /// Remembers what is known of the bias of a convolution.
+    pub(super) fn remember_bias(&mut self, step: &Step<'a>, draft: usize) {
+        if let (Some(weight), Some(bias)) = (step.input(1), step.input(2)) {
+            let bias = bias_of(weight, bias);
+            self.biases.push((draft, bias));
+        }
+    }
+
+    /// Notes weights that are no numbers to train as they are.
+    pub(super) fn check_weight(&mut self, step: &Step<'a>) {
+        let maker = step.input(1).and_then(|name| self.makers.get(name)).map(|at| self.steps[*at].op);
+        match maker {
+            Some("DequantizeLinear") => self.note(&format!(
+                "weights are whole numbers with a factor, as an export to be deployed has them: training holds them as real \
+                 numbers, which are read; {CURE}"
+            )),
+            Some("Constant") => self.note(&format!(
+                "weights are constants of the graph, as an export to be deployed has them: they are read as weights that train, \
+                 and batch normalisation may be folded into them; {CURE}"
+            )),
+            _ => {}
+        }
+    }
+
+    /// The convolutions into which a normalisation is folded, by index, and whether names say so.
+    fn folded(&self, drafts: &[Option<&Layer>]) -> (Vec<usize>, bool) {
+        let of = |wanted: Bias| {
+            let used = self.biases.iter().filter(|(draft, bias)| *bias == wanted && drafts[*draft].is_some());
+            used.map(|(draft, _)| *draft).collect::<Vec<_>>()
+        };
+        let by_name = of(Bias::Folded);
+        if !by_name.is_empty() {
+            return (by_name, true);
+        }
+        let layers = || drafts.iter().flatten();
+        let convolutions = layers().filter(|layer| matches!(layer, Layer::Conv2d(_))).count();
+        let is_norm = |layer: &&&Layer| {
+            matches!(layer, Layer::BatchNorm(_) | Layer::LayerNorm(_) | Layer::LocalResponseNorm(_) | Layer::Scale(_))
+        };
+        let unknown = of(Bias::Unknown);
+        let all = unknown.len() == convolutions && layers().filter(is_norm).count() == 0 && !self.is_of_the_zoo(drafts);
+        (if all { unknown } else { Vec::new() }, false)
+    }
+
+    /// Whether its convolutions are those of a network of the zoo that has biases and no normalisation.
+    fn is_of_the_zoo(&self, drafts: &[Option<&Layer>]) -> bool {
+        let matrices = |layers: &mut dyn Iterator<Item = &Layer>| {
+            let sizes = layers.filter_map(|layer| match layer {
+                Layer::Conv2d(conv) => Some((conv.out_channels, conv.kernel, conv.groups, conv.bias)),
+                _ => None,
+            });
+            let mut sizes: Vec<_> = sizes.collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        let own = matrices(&mut drafts.iter().flatten().copied());
+        let names = ["alexnet", "alexnet-one-tower", "vgg-16", "vgg-19", "nin", "googlenet", "lenet"];
+        names.iter().any(|name| {
+            let known = crate::zoo::load(name);
+            known.is_ok_and(|model| matrices(&mut model.layers().iter().map(|node| &node.layer)) == own)
+        })
+    }
+
+    /// Notes that normalisation is folded away, or restores it behind its convolutions where `unfold` asks for it.
+    ///
+    /// # Errors
+    /// Nothing to restore.
+    pub(super) fn unfolded(
+        &mut self,
+        drafts: Vec<Draft>,
+        places: &[Option<usize>],
+        unfold: bool,
+    ) -> Result<Vec<Draft>, InputError> {
+        let layers: Vec<Option<&Layer>> = places.iter().map(|place| place.map(|at| &drafts[at].layer)).collect();
+        let (found, by_name) = self.folded(&layers);
+        let convolutions = layers.iter().flatten().filter(|layer| matches!(layer, Layer::Conv2d(_))).count();
+        let count = found.len();
+        let file = self.file;
+        if !unfold {
+            if by_name {
+                self.note(&format!(
+                    "batch normalisation is folded into {count} of {convolutions} convolutions, as the names of their weights and \
+                     biases show: training would take longer and more memory; {CURE}, or write {file}:unfold to restore it"
+                ));
+            } else if count > 1 || (count == 1 && convolutions == 1) {
+                self.note(&format!(
+                    "all {convolutions} convolutions have biases and there is no normalisation: if it was folded away in an \
+                     export in eval mode, training would take longer and more memory; {CURE}, or write {file}:unfold to restore it"
+                ));
+            }
+            return Ok(drafts);
+        }
+        if found.is_empty() {
+            let message = "no batch normalisation is folded away, as far as names and layers show: leave unfold out";
+            return Err(InputError::new(file, "unfold", message));
+        }
+        self.note(&format!("batch normalisation is restored behind {count} of {convolutions} convolutions"));
+        let restored: Vec<usize> = found.iter().filter_map(|draft| places[*draft]).collect();
+        Ok(restore(drafts, &restored))
+    }
+}
+
+/// The layers with a batch normalisation behind each of `convolutions` in place of its bias.
+fn restore(drafts: Vec<Draft>, convolutions: &[usize]) -> Vec<Draft> {
+    let mut places = vec![0; drafts.len()];
+    let mut all: Vec<Draft> = Vec::with_capacity(drafts.len() + convolutions.len());
+    for (index, mut draft) in drafts.into_iter().enumerate() {
+        draft.inputs.iter_mut().for_each(|input| *input = places[*input]);
+        places[index] = all.len();
+        let plain = convolutions.contains(&index).then(|| draft.layer.rule().without_bias()).flatten();
+        let Some((layer, _)) = plain else {
+            all.push(draft);
+            continue;
+        };
+        let norm = Draft {
+            name: format!("{}.norm", draft.name),
+            layer: Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 }),
+            inputs: vec![all.len()],
+            ..draft.clone()
+        };
+        all.push(Draft { layer, ..draft });
+        places[index] = all.len();
+        all.push(norm);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_whose_a_bias_is() {
+        for (weight, bias, wanted) in [
+            ("conv1.weight", "conv1.bias", Bias::Own),
+            ("conv1.weight", "conv1.weight_bias", Bias::Folded),
+            ("onnx::Conv_193", "onnx::Conv_194", Bias::Folded),
+            ("features.8.weight", "features.3.bias", Bias::Unknown),
+            ("cw", "cb", Bias::Unknown),
+        ] {
+            assert_eq!(bias_of(weight, bias), wanted, "{weight} {bias}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Multiplies two inputs element by element; the second may have one channel, row or column for all of the first's.
+
+use super::*;
+
+pub(super) struct Product;
+
+pub(super) const KIND: LayerKind = LayerKind {
+    arity: Arity::Several,
+    input_use: InputUse::Always,
+    features: Ok(FeatureRule::Whole),
+    ..LayerKind::new("product", |_| Ok(Layer::Product))
+};
+
+impl LayerRule for Product {
+    /// The first input's: each side of the second is as long, or 1 (squeeze and excitation: c × h × w times c × 1 × 1).
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        let [first, second] = inputs else {
+            return Err(format!("has {} inputs: product takes two, multiply one after the other", inputs.len()));
+        };
+        let fits = |all: u32, one: u32| one == all || one == 1;
+        match [(first.channels, second.channels), (first.height, second.height), (first.width, second.width)]
+            .into_iter()
+            .all(|(all, one)| fits(all, one))
+        {
+            true => Ok(*first),
+            false => Err(format!("multiplies {first} by {second}: each side of the second must be as long, or 1")),
+        }
+    }
+
+    /// One FLOP an output; backward two for each, and reads both inputs again.
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [
+            Work::of(of.output, of.input, of.output),
+            Work::of(2.0 * of.output, of.output + of.input, of.input),
+            Work::default(),
+        ]
+    }
+}
