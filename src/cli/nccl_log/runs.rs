@@ -191,7 +191,7 @@ impl Reader<'_> {
     /// Keeps the row that was begun.
     fn end_row(&mut self) -> Result<(), InputError> {
         let Some(row) = self.cut.take() else { return Ok(()) };
-        if !self.run.columns.times.first().is_some_and(|time| row.cells.len() > *time) {
+        if self.run.columns.times.first().is_none_or(|time| row.cells.len() <= *time) {
             let message = "has no time: the line was truncated: complete it, or leave it out";
             return Err(wrong(self.file, row.line, &row.cells[0], message));
         }
