@@ -23,7 +23,6 @@ use crate::scale::ClusterScale;
 use crate::scenario::Scenario;
 use crate::transport::TransportKind;
 use crate::tuner_log::Logged;
-use crate::unread::read_by_some;
 
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
@@ -234,7 +233,7 @@ impl Experiment {
         let with = |strategy| Experiment { strategy, strategies: Vec::new(), ..self.clone() };
         let mut each: Vec<Experiment> = self.all_strategies().into_iter().map(with).collect();
         // As of arms: what one of them reads, the others may leave.
-        let read = read_by_some(&each);
+        let read = Experiment::read_by_some(&each);
         each.iter_mut().for_each(|one| one.shared.extend(read.iter().map(|key| (*key).to_owned())));
         each
     }

@@ -129,13 +129,13 @@ fn most_ranks(experiment: &Experiment) -> u64 {
     u64::from(workers.unwrap_or(1)).saturating_mul(u64::from(grown)).saturating_add(u64::from(servers))
 }
 
-/// The keys that one of several experiments reads, where they are several.
-pub(crate) fn read_by_some(all: &[Experiment]) -> Vec<&'static str> {
-    let read = |of: &&ReadBeside| all.len() > 1 && all.iter().any(|one| !(of.unread)(one));
-    ALL.iter().filter(read).map(|of| of.key).collect()
-}
-
 impl Experiment {
+    /// The keys that one of several experiments reads, where they are several.
+    pub(crate) fn read_by_some(all: &[Experiment]) -> Vec<&'static str> {
+        let read = |of: &&ReadBeside| all.len() > 1 && all.iter().any(|one| !(of.unread)(one));
+        ALL.iter().filter(read).map(|of| of.key).collect()
+    }
+
     /// Refuses settings that are stated and that nothing reads beside the others. What a file states outside of its
     /// arms is read if one arm reads it.
     ///

@@ -29,7 +29,7 @@ pub use carried::Carried;
 pub use choice::NcclChoice;
 pub use fabric::FabricShare;
 pub use generation::Generation;
-pub use machine::{NcclMachine, Network};
+pub use machine::{NcclMachine, Network, RingOrder};
 pub use method::{Method, NcclProtocol};
 pub use request::{Request, Version};
 pub use wire::{Terms, Wire};

@@ -99,3 +99,15 @@ fn threads_are_those_of_cpus() {
     let error = four.check_threads_of(DeviceChoice::Null).unwrap_err();
     assert!(error.to_string().starts_with("--threads-per-rank: 4: is of ranks that compute on a CPU"), "{error}");
 }
+
+/// Of several strategies one is enough, too; where none reads it, it is refused.
+#[test]
+fn one_strategy_that_reads_a_setting_is_enough() {
+    let file = |strategies: &str| {
+        let text = format!("name = \"a\"\nmodel = \"mlp\"\nstrategy = [{strategies}]\n{INPUT}\n");
+        let each = Experiment::parse("e.toml", &text).unwrap().of_strategies();
+        each.iter().map(Experiment::check_read).collect::<Vec<_>>()
+    };
+    assert_eq!(file("\"ssgd\", \"first-device-table\""), [Ok(()), Ok(())]);
+    assert!(file("\"ssgd\", \"zero-1\"").iter().all(Result::is_err));
+}

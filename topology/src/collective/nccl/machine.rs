@@ -22,6 +22,9 @@ pub enum Network {
     Sockets,
 }
 
+/// The members of a ring in its order, and the number of its flow between nodes.
+pub type RingOrder = (Vec<u32>, u32);
+
 /// GPUs of one generation on equal nodes, a rank on each.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NcclMachine {
@@ -143,7 +146,7 @@ impl NcclMachine {
     ///
     /// # Errors
     /// GPUs that cannot reach each other.
-    pub fn orders(cluster: &Cluster, devices: &[DeviceId]) -> Result<Option<Vec<(Vec<u32>, u32)>>, InputError> {
+    pub fn orders(cluster: &Cluster, devices: &[DeviceId]) -> Result<Option<Vec<RingOrder>>, InputError> {
         let Some(machine) = NcclMachine::of(cluster, devices, 1)? else { return Ok(None) };
         let own: BTreeSet<DeviceId> = devices.iter().copied().collect();
         let mut nodes: BTreeMap<Domain, Vec<u32>> = BTreeMap::new();

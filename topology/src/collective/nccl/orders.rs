@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-/// Seconds that a byte takes on each wire of a hop.
-pub(super) type Uses = Vec<(u32, f64)>;
+/// Seconds that a byte takes on each wire of a hop, by the wire's number, and for the copies of a pair of GPUs.
+pub(super) type Uses = Vec<(u64, f64)>;
 
 /// The hops from each member of a node to each other one, by both.
 pub(super) type Hops = BTreeMap<(usize, usize), Uses>;
@@ -56,7 +56,7 @@ pub(super) fn rate(hops: &Hops, cycles: &[Vec<usize>]) -> f64 {
 
 /// Bytes per second of `parts` equal parts, each of which takes some of these hops.
 pub(super) fn narrowest<'a>(taken: impl Iterator<Item = &'a Uses>, parts: f64) -> f64 {
-    let mut wires: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut wires: BTreeMap<u64, f64> = BTreeMap::new();
     for (wire, seconds) in taken.flatten() {
         *wires.entry(*wire).or_default() += seconds;
     }
@@ -85,7 +85,7 @@ fn both(cycle: Vec<usize>) -> Vec<Vec<usize>> {
 fn bound(hops: &Hops, members: usize, speed: f64) -> usize {
     let of = |member: usize| {
         // The wires that the hops of a member do not share with each other are its own.
-        let mut firsts: BTreeMap<u32, f64> = BTreeMap::new();
+        let mut firsts: BTreeMap<u64, f64> = BTreeMap::new();
         for (_, uses) in hops.range((member, 0)..(member + 1, 0)) {
             if let Some((wire, seconds)) = uses.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1)) {
                 firsts.insert(wire, seconds);
@@ -108,7 +108,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Extends `path`; `used` is the share of each wire that is taken. Returns whether the search is over.
-    fn grow(&mut self, used: &mut BTreeMap<u32, f64>, path: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) -> bool {
+    fn grow(&mut self, used: &mut BTreeMap<u64, f64>, path: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) -> bool {
         if self.steps == 0 {
             return true;
         }
@@ -136,7 +136,7 @@ impl Search<'_> {
     }
 
     /// Adds the cycle `path`, backwards too where that fits, and looks for the next one.
-    fn close(&mut self, used: &mut BTreeMap<u32, f64>, path: &[usize], found: &mut Vec<Vec<usize>>) -> bool {
+    fn close(&mut self, used: &mut BTreeMap<u64, f64>, path: &[usize], found: &mut Vec<Vec<usize>>) -> bool {
         let forth = (path[path.len() - 1], path[0]);
         self.take(used, forth, 1.0);
         found.push(path.to_vec());
@@ -169,18 +169,18 @@ impl Search<'_> {
     }
 
     /// Whether a hop's wires have this speed left.
-    fn fits(&self, used: &BTreeMap<u32, f64>, step: (usize, usize)) -> bool {
+    fn fits(&self, used: &BTreeMap<u64, f64>, step: (usize, usize)) -> bool {
         self.left(used, step) >= self.speed * 0.999
     }
 
     /// Bytes per second that a hop's wires have left.
-    fn left(&self, used: &BTreeMap<u32, f64>, step: (usize, usize)) -> f64 {
+    fn left(&self, used: &BTreeMap<u64, f64>, step: (usize, usize)) -> f64 {
         let Some(uses) = self.hops.get(&step) else { return 0.0 };
         let wires = uses.iter().map(|(wire, seconds)| (1.0 - used.get(wire).copied().unwrap_or(0.0)) / seconds);
         wires.fold(f64::MAX, f64::min)
     }
 
-    fn take(&self, used: &mut BTreeMap<u32, f64>, step: (usize, usize), sign: f64) {
+    fn take(&self, used: &mut BTreeMap<u64, f64>, step: (usize, usize), sign: f64) {
         for (wire, seconds) in self.hops.get(&step).into_iter().flatten() {
             *used.entry(*wire).or_default() += sign * seconds * self.speed;
         }

@@ -74,13 +74,17 @@ fn hop(
 ) -> Result<(Uses, bool, LinkId), InputError> {
     let route = cluster.route_of_flow(from.id, to.id, flow)?;
     let way = Way::new(cluster, [from, to], &route, generation);
-    let mut wires: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut wires: BTreeMap<u64, f64> = BTreeMap::new();
     for (link, seconds) in way.uses() {
         // What switches between hosts carry is another question (`fabric.rs`).
         let between = |vertex| cluster.vertex(vertex).host.is_none();
         if !(between(link.from) && between(link.to)) {
-            *wires.entry(link.wire.0).or_default() += seconds;
+            *wires.entry(link.wire.0.into()).or_default() += seconds;
         }
+    }
+    // The limit of copies between two GPUs of a host is like a wire of their own.
+    if let Some(cap) = route.transport.cap.filter(|_| from.host == to.host) {
+        wires.insert(1 << 63 | u64::from(from.id.0) << 31 | u64::from(to.id.0), 1.0 / cap.bytes_per_s());
     }
     Ok((wires.into_iter().collect(), way.is_nvlink(), route.transport.sender))
 }
