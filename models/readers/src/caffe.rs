@@ -18,14 +18,29 @@ use super::sketch::Sketch;
 use layers::Meaning;
 use lockstep_models::layer::Inits;
 use lockstep_models::{Draft, Model, Multipliers};
-use lockstep_models::{Layer, Scale, Shape};
+use lockstep_models::{Layer, Scale, Select, Shape};
 pub use solver::Solver;
 use text::{Message, Source};
 use training::in_training;
 pub(super) use weights::read as read_weights;
 
 /// Fields of a file.
-const TOP: &[&str] = &["name", "layer", "layers", "input", "input_dim", "input_shape", "force_backward", "debug_info"];
+const TOP: &[&str] =
+    &["name", "layer", "layers", "input", "input_dim", "input_shape", "state", "force_backward", "debug_info"];
+
+/// Fields of forks at the top of a file that choose how layers are computed, not what.
+const TOP_OF_FORKS: &[&str] = &[
+    "bn_stats_batch_size",
+    "compile_net_state",
+    "default_backward_math",
+    "default_backward_type",
+    "default_forward_math",
+    "default_forward_type",
+    "engine",
+    "global_grad_scale",
+    "net_mode",
+    "quantize",
+];
 
 /// A network being converted to drafts.
 struct Import<'a> {
@@ -34,7 +49,7 @@ struct Import<'a> {
     /// Blobs in the order in which they were made that no layer has taken yet.
     open: Vec<&'a str>,
     /// Batch norms whose scale layer has not been found yet.
-    unscaled: BTreeMap<usize, InputError>,
+    unscaled: BTreeSet<usize>,
     losses: u32,
     /// The shape of the samples, where it is given in addition to the file.
     given: Option<Shape>,
@@ -42,6 +57,8 @@ struct Import<'a> {
     parameters: BTreeSet<&'a str>,
     /// Fields that Caffe ignores, with their places.
     ignored: Vec<(&'a str, ErrorPlace)>,
+    /// What else is not as in the file.
+    notes: Vec<String>,
     sketch: Sketch,
 }
 
@@ -49,7 +66,7 @@ struct Import<'a> {
 pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Model, InputError> {
     let lines = &LineIndex::of(text);
     let net = Source { file, text, lines }.read()?;
-    net.allow(&[TOP])?;
+    net.allow(&[TOP, TOP_OF_FORKS])?;
     let stem = || Path::new(file).file_stem().map_or("caffe".into(), |stem| stem.to_string_lossy().into_owned());
     let name = match net.text("name")? {
         "" => stem(),
@@ -58,11 +75,12 @@ pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Mode
     let mut import = Import {
         blobs: BTreeMap::new(),
         open: Vec::new(),
-        unscaled: BTreeMap::new(),
+        unscaled: BTreeSet::new(),
         losses: 0,
         given,
         parameters: BTreeSet::new(),
         ignored: Vec::new(),
+        notes: Vec::new(),
         sketch: Sketch::default(),
     };
     import.input(&net)?;
@@ -112,12 +130,20 @@ impl<'a> Import<'a> {
 
     /// Which fields are left out because Caffe ignores them.
     fn notes(&self) -> Vec<String> {
-        let Some((name, place)) = self.ignored.first() else { return Vec::new() };
+        let Some((name, place)) = self.ignored.first() else { return self.notes.clone() };
         let more = match self.ignored.len() {
             1 => String::new(),
             all => format!(", and {} more", all - 1),
         };
-        vec![format!("{place}: fields that Caffe ignores are left out: {name}{more}")]
+        let ignored = format!("{place}: fields that Caffe ignores are left out: {name}{more}");
+        std::iter::once(ignored).chain(self.notes.iter().cloned()).collect()
+    }
+
+    /// Notes once what is not as in the file.
+    fn note(&mut self, of: &Message<'a>, text: &str) {
+        if !self.notes.iter().any(|note| note.ends_with(text)) {
+            self.notes.push(format!("{}: {text}", of.place()));
+        }
     }
 
     /// Adds a layer of the file.
@@ -162,6 +188,14 @@ impl<'a> Import<'a> {
                     self.made(top, of);
                 }
             }
+            Meaning::Parts(parts) => {
+                let of = first()?;
+                self.taken(&bottoms);
+                for (top, (first, channels)) in tops.iter().copied().zip(parts) {
+                    let part = Layer::Select(Select { first, channels, groups: 1 });
+                    self.add(top, name, part, vec![of], Inits::default(), 1.0, layer)?;
+                }
+            }
             Meaning::Softmax => {
                 // At the end of a net to deploy it belongs to the loss, which `end` adds.
                 let of = first()?;
@@ -170,8 +204,14 @@ impl<'a> Import<'a> {
             }
             Meaning::Layer(Layer::Scale(Scale { bias }), _) if self.has_statistics(first()?) => {
                 let of = first()?;
-                if self.unscaled.remove(&of).is_none() || !bias {
-                    return Err(refuse("a batch norm has one scale here, and that has a bias_term".to_owned()));
+                if !self.unscaled.remove(&of) {
+                    return Err(refuse("a batch norm has one scale here: leave the second out".to_owned()));
+                }
+                if !bias {
+                    self.note(
+                        layer,
+                        "a scale behind a batch norm has no bias_term: it gets summands, which cost hardly any time",
+                    );
                 }
                 self.taken(&bottoms);
                 self.made(top()?, of);
@@ -201,8 +241,10 @@ impl<'a> Import<'a> {
                     self.sketch.multiply(self.blobs[top()?], multipliers);
                 }
                 if norm {
-                    let message = "has no scale behind it, which batch norm has here: add a Scale with bias_term: true";
-                    self.unscaled.insert(self.blobs[top()?], refuse(message.to_owned()));
+                    self.unscaled.insert(self.blobs[top()?]);
+                }
+                if matches!(kind, "PReLU" | "PRELU") {
+                    self.note(layer, "the slopes of a PReLU are not learned here but constant: it costs as much");
                 }
             }
         }
@@ -256,8 +298,9 @@ impl<'a> Import<'a> {
 
     /// A net to deploy ends in its scores: appends a loss.
     fn end(&mut self, net: &Message<'a>) -> Result<(), InputError> {
-        if let Some((_, error)) = self.unscaled.pop_first() {
-            return Err(error);
+        if !self.unscaled.is_empty() {
+            let text = "a batch norm has no scale behind it: it gets factors and summands, which cost hardly any time";
+            self.note(net, text);
         }
         if self.losses > 0 {
             return Ok(());

@@ -7,17 +7,17 @@ mod ignored;
 use lockstep_topology::InputError;
 
 use super::text::{Field, Message};
-use fields::{FILLER, OTHERS};
+use fields::{FILLER, FORKS, OTHERS};
 pub(super) use ignored::ignored;
 use lockstep_models::layer::{Attributes, Init, Inits, KINDS};
-use lockstep_models::{Layer, Shape};
+use lockstep_models::{Layer, LeakyRelu, Select, Shape};
 
 /// Fields that every layer may have; those that name no blob, phase or message of numbers do not affect the network.
 const COMMON: &[&str] =
     &["name", "type", "bottom", "top", "include", "exclude", "param", "blobs_lr", "weight_decay", "propagate_down"];
 
 /// Layers that are read although they have no kind here, for the message about unknown ones.
-const KNOWN: &str = "Input, Data and its kin, Split, Softmax, Accuracy, Silence";
+const KNOWN: &str = "Input, Data and its kin, Split, Slice, ShuffleChannel, PReLU, Softmax, Accuracy, Silence";
 
 /// The meaning of a layer.
 pub(super) enum Meaning {
@@ -29,6 +29,8 @@ pub(super) enum Meaning {
     Copies,
     /// Probabilities.
     Softmax,
+    /// Each output has these channels: the first and their number.
+    Parts(Vec<(u32, u32)>),
     /// A layer.
     Layer(Layer, Inits),
 }
@@ -100,6 +102,18 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
             Ok(Meaning::Samples(shape.all("dim").map(|dim| dim.size()).collect::<Result<_, _>>()?))
         }
         data_kind if is_data(data_kind) => data(layer).map(Meaning::Samples),
+        "Slice" | "SLICE" => parts(layer, shapes),
+        "ShuffleChannel" => {
+            layer.allow(&[COMMON, &["shuffle_channel_param"], OTHERS, FORKS])?;
+            let of = layer.message("shuffle_channel_param")?;
+            of.allow(&[&["group"]])?;
+            let (groups, channels) = (of.size("group", 1)?, shapes.first().map_or(0, |shape| shape.channels));
+            Ok(Meaning::Layer(Layer::Select(Select { first: 0, channels, groups }), Inits::default()))
+        }
+        "PReLU" | "PRELU" => {
+            layer.allow(&[COMMON, &["prelu_param"], OTHERS, FORKS])?;
+            Ok(Meaning::Layer(Layer::LeakyRelu(LeakyRelu { slope: 0.25 }), Inits::default()))
+        }
         "Split" | "SPLIT" => layer.allow(&[COMMON, OTHERS]).map(|()| Meaning::Copies),
         "Softmax" | "SOFTMAX" => {
             layer.allow(&[COMMON, &["softmax_param"], OTHERS])?;
@@ -113,15 +127,46 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
                 let message = format!("there is no such layer: known are {}, {KNOWN}", names.join(", "));
                 return Err(layer.error(format!("type \"{other}\""), message));
             };
-            layer.allow(&[COMMON, known.own, OTHERS])?;
+            layer.allow(&[COMMON, known.own, OTHERS, FORKS])?;
             let of = layer.message(known.own.first().unwrap_or(&""))?;
             if !known.fields.is_empty() {
                 of.allow(&[&known.fields.split(' ').collect::<Vec<_>>()])?;
             }
-            let made = (known.read)(&Fields { of: &of, input: shapes.first().copied() })?;
+            let mut made = (known.read)(&Fields { of: &of, input: shapes.first().copied() })?;
+            // A depthwise convolution has a group for each channel, whatever its field says.
+            if let (Layer::Conv2d(conv), Some(input), true) = (&mut made, shapes.first(), other.contains("Depthwise")) {
+                conv.groups = input.channels;
+            }
             let fills = known.fields.contains("weight_filler");
             Ok(Meaning::Layer(made, if fills { inits(&of)? } else { Inits::default() }))
         }
+    }
+}
+
+/// Neighbouring channels for each output: between the points that the layer states, or of equal number.
+fn parts(layer: &Message<'_>, shapes: &[Shape]) -> Result<Meaning, InputError> {
+    layer.allow(&[COMMON, &["slice_param"], OTHERS, FORKS])?;
+    let of = layer.message("slice_param")?;
+    of.allow(&[&["axis", "slice_dim", "slice_point"]])?;
+    let axis = if of.get("axis").is_some() { of.size("axis", 1)? } else { of.size("slice_dim", 1)? };
+    if axis != 1 {
+        return Err(of.error("axis", "only channels, axis 1, can be taken apart"));
+    }
+    let channels = shapes.first().map_or(0, |shape| shape.channels);
+    let mut points: Vec<u32> = of.all("slice_point").map(Field::size).collect::<Result<_, _>>()?;
+    let tops = layer.all("top").count() as u32;
+    if points.is_empty() && tops > 0 && channels.is_multiple_of(tops) {
+        points = (1..tops).map(|at| at * (channels / tops)).collect();
+    }
+    points.push(channels);
+    let starts = std::iter::once(0).chain(points.iter().copied());
+    let parts: Option<Vec<_>> = starts.zip(&points).map(|(from, to)| Some((from, to.checked_sub(from)?))).collect();
+    match parts {
+        Some(parts) if parts.len() == tops as usize => Ok(Meaning::Parts(parts)),
+        _ => Err(of.error(
+            "slice_point",
+            format!("does not divide {channels} channels among {tops} tops: give a point between each"),
+        )),
     }
 }
 

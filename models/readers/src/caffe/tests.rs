@@ -144,11 +144,12 @@ fn a_batch_norm_and_its_scale_are_one_layer() {
         Layer::BatchNorm(lockstep_models::BatchNorm { epsilon: 1e-3, momentum: 0.999 })
     );
     assert_eq!((model.layers().len(), model.parameter_elements()), (4, 8 + 3 * 144 + 3));
-    assert!(
-        refused(&net(&format!("{norm}{scores}"))).contains("net.prototxt:2: BatchNorm \"n\": has no scale behind it")
-    );
-    let bare = scale.replace("bias_term: true", "");
-    assert!(refused(&net(&format!("{norm}{bare}{scores}"))).contains("that has a bias_term"));
+    // Without one it gets factors and summands, and a note says so.
+    for text in [format!("{norm}{scores}"), format!("{norm}{}{scores}", scale.replace("bias_term: true", ""))] {
+        let bare = parse("net.prototxt", &net(&text), None).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(bare.parameter_elements(), model.parameter_elements());
+        assert!(bare.notes()[0].contains("which cost hardly any time"), "{:?}", bare.notes());
+    }
 }
 
 /// A data layer with samples elsewhere takes the shape that is given in addition to the file, whatever it
@@ -224,7 +225,7 @@ fn errors_name_their_line() {
         (&one("Convolution", "convolution_param { num_outputs: 3 }"), "did you mean num_output?"),
         (&one("Pooling", "pooling_param { pool: STOCHASTIC }"), "only MAX and AVE"),
         (&one("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"), "only ACROSS_CHANNELS"),
-        (&one("Eltwise", "bottom: \"x\" eltwise_param { operation: MAX }"), "only SUM"),
+        (&one("Eltwise", "bottom: \"x\" eltwise_param { operation: MAX }"), "only SUM and PROD"),
         (&one("Concat", "bottom: \"x\" concat_param { axis: 2 }"), "axis 1"),
         (&one("ReLU", "include { stage: \"a\" }"), "net.prototxt:3: stage: \"a\": this field is not supported"),
         (&one("ReLU", "include { phase: TEST }"), "takes \"y\", which no layer before it makes in training"),
@@ -281,4 +282,49 @@ proptest! {
         let (start, end) = (at.min(text.len()), (at + length).min(text.len()));
         let _ = parse("net.prototxt", &format!("{}{with}{}", &text[..start], &text[end..]), None);
     }
+}
+
+/// Layers and fields of forks: on 4×6×6 their kind, and what a note says.
+#[test]
+fn layers_of_forks_are_read() {
+    let pool = |ceil| {
+        let (kind, kernel, stride) = (lockstep_models::PoolKind::Max, (3, 3), (2, 2));
+        Layer::Pool2d(lockstep_models::Pool2d { kind, kernel, stride, padding: (0, 0), ceil, count_padding: false })
+    };
+    let window = "pooling_param { pool: MAX kernel_size: 3 stride: 2";
+    let leaky = |slope| Layer::LeakyRelu(lockstep_models::LeakyRelu { slope });
+    let shuffled = Layer::Select(Select { first: 0, channels: 4, groups: 2 });
+    for (kind, fields, made, note) in [
+        ("Pooling", &*format!("{window} ceil_mode: false }}"), pool(false), ""),
+        ("Pooling", &format!("{window} ceil_mode: true }} forward_type: FLOAT16"), pool(true), "forward_type"),
+        ("ReLU", "relu_param { negative_slope: 0.1 }", leaky(0.1), ""),
+        ("PReLU", "", leaky(0.25), "slopes of a PReLU"),
+        ("ReLU6", "", Layer::Relu6, ""),
+        ("Swish", "", Layer::Silu, ""),
+        ("ShuffleChannel", "shuffle_channel_param { group: 2 }", shuffled, ""),
+    ] {
+        let text = one(kind, fields).replace(
+            "layer { name: \"loss\"",
+            "layer { name: \"s\" type: \"InnerProduct\" bottom: \"y\" top: \"y\" inner_product_param { num_output: 3 } }\n\
+             layer { name: \"loss\"",
+        );
+        let model = read(&text);
+        assert_eq!(model.layers()[1].layer, made, "{kind}");
+        let notes = model.notes().join("\n");
+        assert!(notes.contains(note) && notes.is_empty() == note.is_empty(), "{kind}: {notes}");
+    }
+    let both = format!("{window} ceil_mode: false round_mode: CEIL }}");
+    assert!(refused(&one("Pooling", &both)).contains("contradicts round_mode"));
+    let depthwise = "convolution_param { num_output: 4 kernel_size: 3 pad: 1 }";
+    let scores =
+        "layer { name: \"s\" type: \"InnerProduct\" bottom: \"p\" top: \"y\" inner_product_param { num_output: 3 } }";
+    let parts = format!(
+        "layer {{ name: \"d\" type: \"DepthwiseConvolution\" bottom: \"x\" top: \"d\" {depthwise} }}\n\
+         layer {{ name: \"h\" type: \"Slice\" bottom: \"d\" top: \"a\" top: \"b\" slice_param {{ axis: 1 }} }}\n\
+         layer {{ name: \"p\" type: \"Eltwise\" bottom: \"a\" bottom: \"b\" top: \"p\" eltwise_param {{ operation: PROD }} }}\n{scores}"
+    );
+    let model = read(&net(&parts));
+    let kinds: Vec<&str> = model.layers().iter().map(|node| node.layer.kind()).collect();
+    assert_eq!(kinds[..5], ["input", "conv2d", "select", "select", "product"]);
+    assert_eq!(model.parameter_elements(), 4 * 9 + 4 + 3 * 72 + 3);
 }

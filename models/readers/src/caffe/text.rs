@@ -10,6 +10,7 @@ const MAX_DEPTH: u32 = 16;
 
 /// Fields that may be given several times, each with a value of its own.
 const REPEATED: &[&str] = &[
+    "slice_point",
     "layer",
     "layers",
     "input",

@@ -5,6 +5,7 @@ mod files;
 mod write;
 
 mod equal;
+mod exports;
 
 use super::*;
 use lockstep_models::{Border, Conv2d, Dropout, LocalResponseNorm, Node, Pass, Pool2d, PoolKind, Scale};

@@ -53,3 +53,17 @@ pub(super) const OTHERS: &[&str] = &[
 
 /// The fields of a filler (`FillerParameter`).
 pub(super) const FILLER: &[&str] = &["type", "value", "min", "max", "mean", "std", "sparse", "variance_norm"];
+
+/// Fields of forks that choose how a layer is computed, not what: they are left out with a note.
+pub(super) const FORKS: &[&str] = &[
+    "backward_math",
+    "backward_type",
+    "cublas_algo",
+    "cudnn_convolution_algo_seeker",
+    "cudnn_math_override",
+    "debug",
+    "engine",
+    "forward_math",
+    "forward_type",
+    "quantization_param",
+];

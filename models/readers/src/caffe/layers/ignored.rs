@@ -4,7 +4,7 @@
 use lockstep_topology::InputError;
 
 use super::super::text::{Field, Message};
-use super::fields::OTHERS;
+use super::fields::{FORKS, OTHERS};
 use super::{data, is_data, read_by};
 use lockstep_models::layer::KINDS;
 
@@ -23,6 +23,7 @@ pub(in super::super) fn ignored<'m, 'a>(kind: &str, layer: &'m Message<'a>) -> R
         let known = kinds().find(|known| known.own.contains(&field.name) && !known.fields.is_empty());
         known.map_or(Ok(()), |known| field.message()?.allow(&[&known.fields.split(' ').collect::<Vec<_>>()]))?;
     }
+    found.extend(layer.fields().iter().filter(|field| FORKS.contains(&field.name)));
     for name in own.iter().filter(|name| name.ends_with("_param")) {
         let Some(of) = layer.get(name) else { continue };
         for filler in of.message()?.fields().iter().filter(|field| field.name.ends_with("_filler")) {
