@@ -85,7 +85,6 @@ fn likely(nics: &[Nic], network: Option<&str>) -> Vec<Option<String>> {
         leave(&|nic| has_name(nic, &is_ethernet), &|_| "Ethernet by its name".to_owned(), false);
     }
     leave(&|nic| nic.is_far, &|_| "farther from every GPU than other NICs".to_owned(), false);
-    drop(leave);
     let left = || nics.iter().zip(&reasons).filter(|(_, reason)| reason.is_none());
     let fastest = left().filter_map(|(nic, _)| nic.gbit_per_s).fold(0.0, f64::max);
     for (nic, reason) in nics.iter().zip(&mut reasons).filter(|(_, reason)| reason.is_none()) {

@@ -78,7 +78,7 @@ pub(crate) fn read(file: &str, text: &str, model: Option<&str>) -> Result<Machin
         let (direct, others): (Vec<_>, Vec<_>) =
             pairs.into_iter().partition(|pair| weight(pair).is_none_or(|weight| weight <= DIRECT));
         direct.iter().for_each(|(one, other)| {
-            machine.link(&format!("gpu{one}"), &format!("gpu{other}"), Rate::Xgmi(rate), true)
+            machine.link(&format!("gpu{one}"), &format!("gpu{other}"), Rate::Xgmi(rate), true);
         });
         machine.notes.push("it does not say how many links join two GPUs: one each".to_owned());
         if !others.is_empty() {

@@ -128,7 +128,7 @@ fn assume(gpus: usize, model: &CatalogueGpu, machine: &mut Machine) {
 fn end(link: Element<'_>, from: usize, gpus: &[Gpu<'_>]) -> Result<End, InputError> {
     let target = link.attribute("target").unwrap_or("").to_lowercase();
     let to = gpus.iter().position(|gpu| gpu.bus_id == target && !target.is_empty());
-    let is_gpu = |class: &str| ["0x03", "0x12"].iter().any(|of| class.starts_with(of));
+    let is_gpu = |class: &str| ["0x03", "0x1200"].iter().any(|of| class.starts_with(of));
     Ok(match link.attribute("tclass").unwrap_or("") {
         class if class.starts_with("0x0680") && class != "0x068001" => End::Switch,
         // A bridge of POWER9.
