@@ -169,7 +169,8 @@ fn clusters() {
 
 #[test]
 fn machines() {
-    holds("machine", readers::machine, &files("topology/readers/src/tests", ".xml"), INPUTS / 4);
+    let of = |end: &str| files("topology/readers/src/tests", end);
+    holds("machine", readers::machine, &[of(".xml"), of(".txt")].concat(), INPUTS / 4);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_machines::{Import, import_machine};
+use lockstep_machines::{Import, Imported, import_machine};
 use lockstep_topology::cluster::MOST_DEVICES;
 use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
@@ -19,11 +19,15 @@ use lockstep_report::print;
   nvidia-smi topo -m > topo.txt
   lockstep clusters import topo.txt --gpu h100-sxm --hosts 4 --network infiniband-ndr --output mine.toml")]
 pub(super) struct ClustersImport {
-    /// The XML that NCCL writes to NCCL_TOPO_DUMP_FILE, or the text that nvidia-smi topo -m prints
+    /// The XML that NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE or that a cloud's vendor publishes, or the text that
+    /// nvidia-smi topo -m or rocm-smi --showtopo prints
     file: PathBuf,
-    /// Model of the GPUs (lockstep clusters gpus), instead of the one that has their compute capability
+    /// Model of the GPUs (lockstep clusters gpus), instead of the one that has their PCI device or compute capability
     #[arg(long)]
     gpu: Option<String>,
+    /// NICs that are in the network, such as mlx5_0,mlx5_1 or mlx5_*, or all; by default those that look like a fabric's
+    #[arg(long)]
+    nics: Option<String>,
     /// How many such hosts there are
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u64).range(1..=MOST_DEVICES))]
     hosts: u64,
@@ -47,8 +51,10 @@ impl ClustersImport {
         let cure = "name a file that NCCL or nvidia-smi has written";
         let text = read_text(&self.file, DESCRIPTION)
             .map_err(|error| InputError::new("FILE", &file, error.with_cure(cure)))?;
-        let import = Import { name: self.name, gpu: self.gpu, hosts: self.hosts, network: self.network };
-        let toml = import_machine(&file, &text, &import)?;
+        let import =
+            Import { name: self.name, gpu: self.gpu, nics: self.nics, hosts: self.hosts, network: self.network };
+        let Imported { toml, notes } = import_machine(&file, &text, &import)?;
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
         match &self.output {
             Some(output) => Ok(write_atomically("--output", output, |file| file.write_all(toml.as_bytes()))?),
             None => print(&toml),

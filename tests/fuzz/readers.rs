@@ -45,10 +45,15 @@ pub(crate) fn cluster(input: &[u8]) -> bool {
 
 /// A machine's topology, converted to a cluster file.
 pub(crate) fn machine(input: &[u8]) -> bool {
-    let import = Import { name: "m".into(), gpu: Some("a100-80-sxm".into()), hosts: 1, network: None };
-    let Ok(written) = import_machine("m.xml", &text(input), &import) else { return false };
-    assert!(Cluster::parse("m.toml", &written).is_ok(), "{written}");
-    true
+    let text = text(input);
+    let gpus = [Some("a100-80-sxm"), Some("mi300x"), None];
+    let read = |gpu: Option<&str>| {
+        let import = Import { name: "m".into(), gpu: gpu.map(str::to_owned), nics: None, hosts: 1, network: None };
+        let Ok(written) = import_machine("m.xml", &text, &import) else { return false };
+        assert!(Cluster::parse("m.toml", &written.toml).is_ok(), "{}", written.toml);
+        true
+    };
+    gpus.into_iter().fold(false, |any, gpu| read(gpu) || any)
 }
 
 fn used(model: Result<Model, lockstep_topology::InputError>) -> bool {

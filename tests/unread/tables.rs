@@ -194,6 +194,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--max-in-flight", "", Some("1")),
     ("--toml", "", None),
     ("--gpu", "", Some("v100-sxm2")),
+    ("--nics", "", Some("mlx5_1")),
     ("--hosts", "", Some("3")),
     ("--name", "", Some("other")),
     ("--output", "", Some("o.toml")),

@@ -1,4 +1,5 @@
-//! Reads a machine's own report of its topology, NCCL's XML or nvidia-smi's matrix, and writes it as a cluster file.
+//! Reads a machine's own report of its topology, NCCL's or RCCL's XML or the matrix of nvidia-smi or rocm-smi, and
+//! writes it as a cluster file.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -6,12 +7,19 @@
 mod gpu;
 mod machine;
 mod matrix;
+mod matrix_groups;
 mod matrix_links;
+mod matrix_rows;
+mod nics;
+mod pci_ids;
 mod pcie;
 mod relation;
+mod rocm;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod threads;
+mod words;
 mod write;
 mod xml;
 
@@ -25,32 +33,48 @@ use machine::Machine;
 pub struct Import {
     /// The cluster's name.
     pub name: String,
-    /// The GPUs' model in the catalogue; without it, by their compute capability.
+    /// The GPUs' model in the catalogue; without it, by their PCI device or compute capability.
     pub gpu: Option<String>,
+    /// The NICs that the network joins, by their names with commas between, or `all`; without it, those that look like
+    /// a fabric's.
+    pub nics: Option<String>,
     /// How many such hosts there are.
     pub hosts: u64,
     /// The network that joins their NICs, one of [`lockstep_topology::cluster::networks`].
     pub network: Option<String>,
 }
 
-/// The cluster file, in TOML, of hosts whose topology is `text`, the content of `file`: the XML that NCCL writes to
-/// `NCCL_TOPO_DUMP_FILE`, or the output of `nvidia-smi topo -m`.
+/// What was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The cluster file, in TOML.
+    pub toml: String,
+    /// What the file leaves open or has wrong, and what was assumed instead.
+    pub notes: Vec<String>,
+}
+
+/// The cluster file of hosts whose topology is `text`, the content of `file`: the XML that NCCL or RCCL writes to
+/// `NCCL_TOPO_DUMP_FILE` or a vendor publishes, or the output of `nvidia-smi topo -m` or `rocm-smi --showtopo`.
 ///
 /// # Errors
 /// Text that is truncated, contradicts itself or has an impossible link or figure, with file, line and cure; a GPU that
-/// the catalogue lacks, several hosts without a network, and a network faster than a NIC.
+/// the catalogue lacks, several hosts without a network, and a network faster than the NICs.
 ///
 /// ```
 /// # use lockstep_machines::{Import, import_machine};
 /// let text = "      GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0  X    PHB  0-7          0\nGPU1  PHB  X    0-7          0\n";
-/// let import = Import { name: "mine".into(), gpu: Some("t4".into()), hosts: 1, network: None };
-/// let toml = import_machine("topo.txt", text, &import).unwrap();
+/// let import = Import { name: "mine".into(), gpu: Some("t4".into()), nics: None, hosts: 1, network: None };
+/// let toml = import_machine("topo.txt", text, &import).unwrap().toml;
 /// assert_eq!(lockstep_topology::Cluster::parse("mine.toml", &toml).unwrap().devices().len(), 3);
 /// ```
-pub fn import_machine(file: &str, text: &str, import: &Import) -> Result<String, InputError> {
-    let machine = match text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with('<') {
-        true => xml::read(file, text, import.gpu.as_deref())?,
-        false => matrix::read(file, text, import.gpu.as_deref())?,
+pub fn import_machine(file: &str, text: &str, import: &Import) -> Result<Imported, InputError> {
+    let model = import.gpu.as_deref();
+    let mut machine = match text {
+        text if text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with('<') => {
+            xml::read(file, text, model)?
+        }
+        text if rocm::is_its(text) => rocm::read(file, text, model)?,
+        text => matrix::read(file, text, model)?,
     };
     if import.network.is_none() && import.hosts > 1 {
         let message = "is needed to join several hosts: name one, such as infiniband-hdr";
@@ -59,6 +83,12 @@ pub fn import_machine(file: &str, text: &str, import: &Import) -> Result<String,
     if let (Some(network), true) = (&import.network, machine.nics.is_empty()) {
         return Err(InputError::flag("network", network, format!("{file} has no NIC to join: leave it out")));
     }
+    nics::choose(&mut machine, import.nics.as_deref(), import.network.as_deref())?;
+    if let (Some(network), true) = (&import.network, machine.nics.is_empty()) {
+        let message = "has no NIC to join, since all are virtual: name those to join by --nics";
+        return Err(InputError::flag("network", network, message));
+    }
+    note_links(&mut machine, import)?;
     let toml = write::toml(&machine, import);
     // What a reader accepts must be a cluster, with two hosts too.
     let parse = |text: &str| {
@@ -71,7 +101,27 @@ pub fn import_machine(file: &str, text: &str, import: &Import) -> Result<String,
         let two = parse(&write::toml(&machine, &Import { hosts: 2, ..import.clone() }))?;
         check_speeds(&machine, &two, network)?;
     }
-    Ok(toml)
+    Ok(Imported { toml, notes: machine.notes })
+}
+
+/// Notes links that the model has and the file has not.
+fn note_links(machine: &mut Machine, import: &Import) -> Result<(), InputError> {
+    let model = gpu::named(&machine.model)?;
+    let is_board = model.name.contains("sxm") || gpu::has_switch(&model);
+    if let (true, Some(lanes), false) = (is_board && machine.gpus > 1, model.spec.nvlink, machine.has_gpu_links()) {
+        machine.notes.push(format!(
+            "no GPU has an NVLink in it, and a {} has {}: its GPUs are joined by PCI Express alone (nvidia-smi topo -mp \
+             leaves NVLinks out, -m has them)",
+            model.name, lanes.count
+        ));
+    }
+    if import.hosts > 1 && matches!(model.name.as_str(), "gb200" | "gb300") {
+        machine.notes.push(format!(
+            "NVLinks of {} also join trays of a rack, which this has not: --cluster {}-nvl72 is the whole rack",
+            model.name, model.name
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses a network that is faster than a NIC.

@@ -1,7 +1,10 @@
 //! `Machine`: describes one host as a reader found it, before it is written as a cluster file.
 
 use lockstep_topology::Bandwidth;
-use lockstep_topology::cluster::Lanes;
+use lockstep_topology::cluster::{CatalogueGpu, Lanes};
+
+use crate::gpu;
+use crate::threads::Threads;
 
 /// One host.
 #[derive(Debug, Default)]
@@ -18,25 +21,43 @@ pub(crate) struct Machine {
     /// Names of switches: of PCI Express, and NVSwitch.
     pub(crate) switches: Vec<String>,
     pub(crate) links: Vec<Link>,
+    /// What the file leaves open or has wrong, and what was assumed.
+    pub(crate) notes: Vec<String>,
 }
 
 /// A NUMA node.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// Hardware threads; 0 where the file does not state them.
-    pub(crate) threads: u32,
+    /// Its hardware threads; empty where the file does not state them.
+    pub(crate) threads: Threads,
     /// To the other sockets.
     pub(crate) bridge: Bandwidth,
     /// The vendor and generation of that interconnect: `AMD`, `Intel Skylake`.
     pub(crate) maker: &'static str,
+    /// Whether the rate is NCCL's.
+    pub(crate) of_nccl: bool,
 }
 
 /// A network interface.
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(crate) name: String,
+    /// Its names in the file.
+    pub(crate) known_as: Vec<String>,
     /// Its line rate, where the file states it.
     pub(crate) gbit_per_s: Option<f64>,
+    /// Whether it is farther from every GPU than other NICs are.
+    pub(crate) is_far: bool,
+    /// Whether the file has no identity for it in a fabric of RDMA.
+    pub(crate) is_plain: bool,
+}
+
+impl Nic {
+    /// A NIC that has these names in the file.
+    pub(crate) fn new<'a>(name: String, known_as: impl IntoIterator<Item = &'a str>) -> Nic {
+        let known_as = known_as.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Nic { name, known_as, gbit_per_s: None, is_far: false, is_plain: false }
+    }
 }
 
 /// A link between two parts by their names; `cpu` is the host's.
@@ -54,6 +75,10 @@ pub(crate) enum Rate {
     Pcie(Lanes),
     /// To a GPU, or to a switch that adds its latency.
     NvLink(Lanes),
+    /// NVLinks of another rate than their generation's, together.
+    SlowNvLink(Bandwidth),
+    /// Infinity Fabric between GPUs, all links together.
+    Xgmi(Bandwidth),
     /// NVLink-C2C between a GPU and its CPU.
     C2c(Bandwidth),
 }
@@ -82,6 +107,17 @@ impl Machine {
 
     pub(crate) fn link(&mut self, one: &str, other: &str, rate: Rate, is_assumed: bool) {
         self.links.push(Link { between: [one.to_owned(), other.to_owned()], rate, is_assumed });
+    }
+
+    /// Joins two parts by `count` NVLinks of the model.
+    pub(crate) fn nvlink(&mut self, one: &str, other: &str, model: &CatalogueGpu, lanes: Lanes, is_assumed: bool) {
+        let rate = gpu::slow_nvlinks(model, lanes).map_or(Rate::NvLink(lanes), Rate::SlowNvLink);
+        self.link(one, other, rate, is_assumed);
+    }
+
+    /// Whether the GPUs have links to each other besides PCI Express.
+    pub(crate) fn has_gpu_links(&self) -> bool {
+        self.links.iter().any(|link| matches!(link.rate, Rate::NvLink(_) | Rate::SlowNvLink(_) | Rate::Xgmi(_)))
     }
 
     /// The switch through which GPUs with NVSwitch reach each other.

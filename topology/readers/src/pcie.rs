@@ -22,8 +22,8 @@ pub(crate) fn lanes(speed: &str, width: &str) -> Result<(Lanes, bool), (&'static
         }
     };
     let count = match width.trim() {
-        // Linux reports 255 where a virtual machine hides the lanes.
-        "" | "255" => None,
+        // Linux reports 255 where a virtual machine hides the lanes, and NCCL 0 where Linux says nothing.
+        "" | "0" | "255" => None,
         text => {
             let known = text.parse().ok().filter(|count| [1, 2, 4, 8, 12, 16, 32].contains(count));
             Some(known.ok_or_else(|| {

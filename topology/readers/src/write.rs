@@ -6,6 +6,7 @@ use lockstep_topology::Bandwidth;
 
 use crate::Import;
 use crate::machine::{Link, Machine, NVSWITCH, Rate};
+use crate::threads::Threads;
 
 /// The file's text.
 pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
@@ -37,8 +38,9 @@ pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
         line(format!("\n[[host.switch]]\nname = \"socket\"\ncount = {}", machine.sockets.len()));
         line(format!(
             "\n[[host.link]]\nkind = \"host-bridge\"\nbetween = [\"cpu\", \"socket*\"]\nlatency = \"200ns\"\nbandwidth = \"{}\"\n\
-             provenance = \"assumed: as NCCL does for {}\"",
+             provenance = \"assumed: {}{}\"",
             rate(first.bridge),
+            if first.of_nccl { "as NCCL does for " } else { "" },
             first.maker
         ));
     }
@@ -50,7 +52,7 @@ pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
 
 /// The table of the CPU: unknown figures are assumed.
 fn cpu(machine: &Machine) -> String {
-    let threads: u32 = machine.sockets.iter().map(|socket| socket.threads).fold(0, u32::saturating_add);
+    let threads = Threads::count(machine.sockets.iter().map(|socket| &socket.threads));
     // Two threads per core; figures that no file states are those of an average server.
     let (cores, of) = match threads {
         0 => (64, "cores, ".to_owned()),
@@ -90,20 +92,39 @@ fn link(link: &Link, origin: &str) -> String {
     let [one, other] = &link.between;
     let head = |latency: &str| format!("between = [\"{one}\", \"{other}\"]\nlatency = \"{latency}\"");
     let assumed = "provenance = \"assumed: the topology leaves the lanes open\"";
+    let by_nvlink = if one == NVSWITCH || other == NVSWITCH { "350ns" } else { "700ns" };
     match link.rate {
         Rate::Pcie(lanes) => {
             let source = if link.is_assumed { format!("\n{assumed}") } else { String::new() };
             format!("[[host.link]]\n{}\npcie = \"{lanes}\"{source}", head("500ns"))
         }
         Rate::NvLink(lanes) => {
-            let latency = if one == NVSWITCH || other == NVSWITCH { "350ns" } else { "700ns" };
-            format!("[[host.link]]\n{}\nnvlink = \"{lanes}\"", head(latency))
+            let source = if link.is_assumed { format!("\n{assumed}") } else { String::new() };
+            format!("[[host.link]]\n{}\nnvlink = \"{lanes}\"{source}", head(by_nvlink))
         }
-        Rate::C2c(bandwidth) => format!(
-            "[[host.link]]\nkind = \"host-bridge\"\n{}\nbandwidth = \"{}\"\nprovenance = \"datasheet: {origin}; latency assumed\"",
-            head("500ns"),
+        Rate::SlowNvLink(bandwidth) => format!(
+            "[[host.link]]\nkind = \"nvlink\"\n{}\nbandwidth = \"{}\"\n\
+             provenance = \"datasheet: NVIDIA GA102, NVLink of 112.5 GB/s both ways by four links; latency assumed\"",
+            head(by_nvlink),
             rate(bandwidth)
         ),
+        Rate::Xgmi(bandwidth) => format!(
+            "[[host.link]]\nkind = \"host-bridge\"\n{}\nbandwidth = \"{}\"\n\
+             provenance = \"datasheet: AMD Instinct, Infinity Fabric links of the model; latency assumed\"",
+            head("700ns"),
+            rate(bandwidth)
+        ),
+        Rate::C2c(bandwidth) => {
+            let source = match link.is_assumed {
+                true => "NVIDIA's superchip, NVLink-C2C",
+                false => origin,
+            };
+            format!(
+                "[[host.link]]\nkind = \"host-bridge\"\n{}\nbandwidth = \"{}\"\nprovenance = \"datasheet: {source}; latency assumed\"",
+                head("500ns"),
+                rate(bandwidth)
+            )
+        }
     }
 }
 

@@ -11,10 +11,9 @@ fn invalid_values_are_refused_with_line_and_cure() {
         (
             "speed=\"200000\"",
             "speed=\"-200000\"",
-            "t.txt:11: speed=\"-200000\": must be a whole number from 1 to 10000000",
+            "t.txt:11: speed=\"-200000\": must be a whole number from 1 to 1000000000",
         ),
         ("speed=\"200000\"", "speed=\"99999999999\"", "t.txt:11: speed=\"99999999999\": must be a whole number"),
-        ("speed=\"200000\" ", "", "t.txt:11: <net name=\"mlx5_0\""),
         ("latency=\"0.000000\"", "latency=\"-1\"", "t.txt:11: latency=\"-1\": must be a time in microseconds"),
         ("latency=\"0.000000\"", "latency=\"nan\"", "t.txt:11: latency=\"nan\": must be a time in microseconds"),
         (
@@ -33,7 +32,6 @@ fn invalid_values_are_refused_with_line_and_cure() {
         ("count=\"12\"", "count=\"13\"", "t.txt:5: <gpu dev=\"0\" sm=\"80\""),
         (nvlink, "<warp count=\"1\"/>", "t.txt:6: <warp count=\"1\"/>: is not a supported link"),
         (nvlink, "<c2c count=\"1\"/>", "t.txt:6: <c2c count=\"1\"/>: needs a count, and a bw in MB/s"),
-        ("tclass=\"0x068000\"", "tclass=\"0x030200\"", "t.txt:6: target=\"0000:f0:00.0\": is the busid of no GPU here"),
         ("dev=\"1\" sm", "dev=\"0\" sm", "t.txt:15: <gpu dev=\"0\" sm=\"80\""),
         ("dev=\"1\" sm=\"80\"", "dev=\"1\" sm=\"90\"", "t.txt:15: sm=\"90\": has another sm than 80"),
         ("dev=\"0\" sm=\"80\"", "dev=\"0\"", "t.txt:5: <gpu dev=\"0\""),
@@ -55,7 +53,7 @@ fn invalid_values_are_refused_with_line_and_cure() {
     assert!(error.starts_with("--gpu: h100-smx: is not a GPU; did you mean h100-sxm"), "{error}");
     assert!(refused("<topology/>", None).contains("is not NCCL's topology, which is one <system>"));
     let error = refused("<system><cpu numaid=\"0\"/></system>", None);
-    assert!(error.contains("has no <gpu>"), "{error}");
+    assert!(error.contains("has no GPU, neither a <gpu> nor"), "{error}");
 }
 
 #[test]
@@ -70,15 +68,14 @@ fn links_whose_ends_disagree_are_refused() {
     assert!(cluster(&text(4), None).is_ok());
     let error = refused(&text(3), None);
     assert!(error.starts_with("t.txt:2: <nvlink") && error.contains("says 4 from gpu0 to gpu1"), "{error}");
-    let error = refused(&text(4).replace("target=\"0000:01", "target=\"0000:00"), None);
-    assert!(error.contains("is the GPU itself"), "{error}");
+    assert!(error.contains("its other end, in line 4, says 3"), "{error}");
 }
 
 #[test]
 fn several_hosts_need_a_network_that_the_nics_support() {
     let of = |hosts, network: Option<&str>| {
         let import = Import { hosts, network: network.map(str::to_owned), ..import(None) };
-        import_machine("t.txt", DGX_A100, &import).map_err(|error| error.to_string())
+        import_machine("t.txt", DGX_A100, &import).map(|read| read.toml).map_err(|error| error.to_string())
     };
     assert_eq!(Cluster::parse("w.toml", &of(4, Some("infiniband-hdr")).unwrap()).unwrap().hosts().len(), 4);
     assert!(of(1, Some("infiniband-edr")).is_ok(), "a slower one");

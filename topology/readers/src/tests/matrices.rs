@@ -32,11 +32,11 @@ fn the_matrix_of_a_host_with_nvswitch() {
     assert_eq!(switch.sums.bytes_per_s(), 1261e9);
     assert_eq!(way(&read, "node0.gpu0", "node0.gpu3"), ["nvswitch", "gpu3"]);
     assert_eq!(route(&read, "node0.gpu1", "node0.gpu2").bandwidth.bytes_per_s(), 450e9);
-    // Twice 112 threads, two per core.
+    // Two sockets of 112 threads each, two per core.
     let DeviceKind::Cpu(cpu) = &read.devices()[0].kind else { panic!("no CPU") };
     assert_eq!(cpu.cores, 112);
     let two = Import { hosts: 2, network: Some("infiniband-ndr".to_owned()), ..import(Some("h100-sxm")) };
-    let two = Cluster::parse("w.toml", &import_machine("t.txt", DGX_H100, &two).unwrap()).unwrap();
+    let two = Cluster::parse("w.toml", &toml(DGX_H100, &two)).unwrap();
     // Side by side; one bridge farther; the other NIC of another socket; through the socket.
     for (gpu, first) in [
         (0, vec!["pcie1", "mlx5_0"]),

@@ -4,13 +4,14 @@ use super::*;
 use std::collections::BTreeSet;
 
 /// Attributes that decide nothing here, by element, with the reason.
-const UNREAD: [(&str, &[&str], &str); 6] = [
+const UNREAD: [(&str, &[&str], &str); 7] = [
     ("system", &["version"], "of NCCL's format, which only adds attributes"),
     ("cpu", &["familyid", "modelid"], "NCCL's own table of processors; arch, vendor and affinity say what is needed"),
     ("pci", &["class"], "of bridges; of cards, what they hold says it"),
     ("gpu", &["rank", "gdr"], "of the job that wrote the file"),
-    ("net", &["dev", "port", "guid", "maxconn", "gdr"], "of the job that wrote the file"),
+    ("net", &["dev", "port", "maxconn", "gdr"], "of the job that wrote the file"),
     ("net", &["latency"], "that of the network, which --network names"),
+    ("net", &["guid"], "of the fabric; where both it and the port are 0, the NIC is none of it: tests/nics.rs"),
 ];
 
 /// Identities: what they are does not matter, and that they differ does.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 #[test]
 fn a_host_like_dgx_a100_has_the_presets_bandwidths() {
     let two = Import { hosts: 2, network: Some("infiniband-hdr".to_owned()), ..import(None) };
-    let read = Cluster::parse("r.toml", &import_machine("dgx-a100.xml", DGX_A100, &two).unwrap()).unwrap();
+    let read = Cluster::parse("r.toml", &toml(DGX_A100, &two)).unwrap();
     let preset = Cluster::load("dgx-a100:2").unwrap();
     assert_eq!(gpu_model(&read), gpu_model(&preset));
     assert_eq!(read.devices().len(), preset.devices().len());
@@ -55,7 +55,7 @@ fn the_written_file_cites_the_source_of_each_figure() {
     assert!(sources.contains(
         &"datasheet: NVIDIA NVLink 3.0, 12 links (bandwidth); latency assumed: NCCL's topology in t.txt has none"
     ));
-    let toml = import_machine("a\"\\\n.xml", DGX_A100, &import(None)).unwrap();
+    let toml = import_machine("a\"\\\n.xml", DGX_A100, &import(None)).unwrap().toml;
     assert!(toml.contains("# 200 Gbit/s") && Cluster::parse("w.toml", &toml).is_ok());
 }
 

@@ -52,6 +52,11 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// Its line, from 1.
+    pub(super) fn line(&self) -> u32 {
+        self.node.document().text_pos_at(self.node.range().start).row
+    }
+
     /// An error about the element.
     pub(super) fn error(&self, message: impl Into<String>) -> InputError {
         let source = SourceText { file: self.file, text: self.text };
