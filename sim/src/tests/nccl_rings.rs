@@ -189,8 +189,7 @@ impl Drawn {
     }
 }
 
-/// Of 200 drawn machines 187 agree within 3 %. On the others the model is up to 16 % too fast: their lanes do not keep the
-/// narrowest wire busy.
+/// Of 200 drawn machines 187 agree within 3 %. On the others the model is up to 16 % too fast.
 #[test]
 fn rings_of_random_machines_take_as_long_as_their_simulation() {
     let mut runner = TestRunner::deterministic();

@@ -16,7 +16,7 @@ enum Role {
 
 impl<'a> Import<'_, 'a> {
     /// What a constant is to samples that it is added to or multiplied by.
-    fn role(&self, name: &str, data: &Data) -> Result<Role, String> {
+    fn role(&mut self, name: &str, data: &Data) -> Result<Role, String> {
         let constant = self.constant_of_input(name).unwrap_or_default();
         let shape = self.shape(data);
         let channels = i64::from(shape.channels);
@@ -34,6 +34,10 @@ impl<'a> Import<'_, 'a> {
             }
         }
         if let Some(number) = constant.scalar() {
+            // PyTorch's exporter calls constants of its own val_N.
+            if constant.learned && !name.starts_with("val_") {
+                self.note("a single number that training may change is taken as a constant");
+            }
             return Ok(Role::Number(number as f32));
         }
         let sizes = &constant.dims;

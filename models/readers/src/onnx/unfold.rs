@@ -56,6 +56,11 @@ impl<'a> Import<'_, 'a> {
                 "weights are constants of the graph, as an export to be deployed has them: they are read as weights that train, \
                  and batch normalisation may be folded into them; {CURE}"
             )),
+            // Weights that are normalised themselves (Qiao et al. 2019) have factors of their own.
+            Some("BatchNormalization" | "Mul" | "Div" | "Sub" | "InstanceNormalization") => self.note(
+                "weights are computed from others: this arithmetic and what it learns beside them are left out, and take hardly \
+                 any time",
+            ),
             _ => {}
         }
     }
