@@ -174,8 +174,7 @@ pub fn compare(
     let runs: Vec<Experiment> = (0..configurations.len())
         .map(|index| run_of(experiment, predicted.get(index), |own| launch.maximum(own)))
         .collect();
-    let rounds =
-        Rounds { configurations: &configurations, runs: &runs, train: &train, operation, hosts: here.hosts };
+    let rounds = Rounds { configurations: &configurations, runs: &runs, train: &train, operation, hosts: here.hosts };
     let mut trained = rounds.train(&mut launch, &mut quiet, &mut note)?;
     if !launch.prints() {
         return Ok(None);

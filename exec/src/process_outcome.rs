@@ -10,13 +10,16 @@ use crate::watch::Guard;
 /// z and, unless it has not moved yet, z_prev.
 pub(crate) type AverageModel = (Vec<f32>, Option<Vec<f32>>);
 
+/// What rank 0 ends with: its replica, its average model with the previous one, and the buffers declared as state.
+pub(crate) type RankZero = (Replica, Option<AverageModel>, Vec<Vec<f32>>);
+
 /// What the ranks of a process report beside their results.
 #[derive(Default)]
 pub(crate) struct ProcessOutcome {
     /// The first failure of a rank of this process that is not a transport error.
     error: Mutex<Option<ExecError>>,
-    /// At the end: rank 0's replica, its average model with the previous one, and the buffers declared as state.
-    pub replica: Mutex<Option<(Replica, Option<AverageModel>, Vec<Vec<f32>>)>>,
+    /// What rank 0 ends with.
+    pub replica: Mutex<Option<RankZero>>,
 }
 
 impl ProcessOutcome {

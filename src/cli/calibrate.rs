@@ -13,12 +13,12 @@ use lockstep_measure::host::Cores;
 use lockstep_measure::quiet::Quiet;
 use lockstep_models::SetSizes;
 use lockstep_models::profile::{NoiseTrace, Profile};
+use lockstep_models::{Fit, fits};
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_report::output::make_place;
 use lockstep_report::{Format, Report};
-use lockstep_models::{Fit, fits};
 use lockstep_topology::InputError;
 
 use super::flags::positive;

@@ -192,7 +192,11 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
     let list = estimate.beside(|| Source::open(source, part))?;
     let refused = |flag, value: String, message| Err(InputError::flag(flag, value, message).into());
     if part == SetPart::HeldOut && !list.has_parts() {
-        return refused("part", "held-out".to_owned(), "is of IDX and CIFAR sets and of folders train and val, and this is all one: leave it out");
+        return refused(
+            "part",
+            "held-out".to_owned(),
+            "is of IDX and CIFAR sets and of folders train and val, and this is all one: leave it out",
+        );
     }
     if packing.short_side > 0 && list.shape().is_some() {
         return refused(

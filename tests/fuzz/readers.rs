@@ -53,7 +53,7 @@ pub(crate) fn machine(input: &[u8]) -> bool {
         assert!(Cluster::parse("m.toml", &written.toml).is_ok(), "{}", written.toml);
         true
     };
-    gpus.into_iter().fold(false, |any, gpu| read(gpu) || any)
+    gpus.into_iter().filter(|gpu| read(*gpu)).count() > 0
 }
 
 fn used(model: Result<Model, lockstep_topology::InputError>) -> bool {

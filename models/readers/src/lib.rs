@@ -58,7 +58,7 @@ pub fn parse_model(file: &str, text: &str) -> Result<Model, InputError> {
 /// # Errors
 /// The byte or node of the first mistake, or of the first operator without an equivalent here.
 pub fn read_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
-    onnx::parse(file, bytes, false)
+    onnx::parse(file, bytes, false, zoo::biased)
 }
 
 /// The model that `text`, the content of `file`, defines as Caffe's networks are (`.prototxt`), to train or to deploy.

@@ -74,10 +74,15 @@ struct Import<'f, 'a> {
     notes: Vec<String>,
     /// Convolutions with a bias, and whose it is.
     biases: Vec<(usize, unfold::Bias)>,
+    biased: Biased,
 }
 
-/// The model in the bytes of the file `file`; with `unfold` batch normalisation that an export has folded away is restored.
-pub(super) fn parse(file: &str, bytes: &[u8], unfold: bool) -> Result<Model, InputError> {
+/// Networks whose convolutions have biases of their own and no normalisation.
+pub(super) type Biased = fn() -> Vec<Model>;
+
+/// The model in the bytes of the file `file`; with `unfold` batch normalisation that an export has folded away is restored,
+/// unless its convolutions are those of a `biased` network.
+pub(super) fn parse(file: &str, bytes: &[u8], unfold: bool, biased: Biased) -> Result<Model, InputError> {
     let read = File::read(bytes).map_err(|error| {
         let message = format!("{}: this is not a whole ONNX file; export or copy it again", error.message);
         InputError::new(format!("{file}: byte {}", error.offset), "", message)
@@ -86,7 +91,7 @@ pub(super) fn parse(file: &str, bytes: &[u8], unfold: bool) -> Result<Model, Inp
         return Err(InputError::new(file, "", "holds no graph: is it an ONNX model?"));
     };
     let steps = graph::steps(file, &read, graph)?;
-    let (drafts, notes) = drafts(file, graph, &steps, unfold)?;
+    let (drafts, notes) = drafts(file, graph, &steps, (unfold, biased))?;
     let name = Path::new(file).file_stem().map_or("onnx".into(), |stem| stem.to_string_lossy().into_owned());
     let producer = if read.producer.is_empty() { "an unnamed producer" } else { read.producer };
     let model = Model::build(name, format!("ONNX file of {producer}, opset {}", read.opset), drafts)?;
@@ -98,7 +103,7 @@ fn drafts<'a>(
     file: &str,
     graph: &Graph<'a>,
     steps: &[Step<'a>],
-    unfold: bool,
+    (unfold, biased): (bool, Biased),
 ) -> Result<(Vec<Draft>, Vec<String>), InputError> {
     let makers =
         steps.iter().enumerate().flat_map(|(at, step)| step.outputs.iter().map(move |name| (name.as_str(), at)));
@@ -113,6 +118,7 @@ fn drafts<'a>(
         sketch: Sketch::default(),
         notes: Vec::new(),
         biases: Vec::new(),
+        biased,
     };
     for tensor in &graph.initializers {
         import.values.insert(tensor.name.to_owned(), Value::Constant(Constant::of(tensor, true)));

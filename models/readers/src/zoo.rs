@@ -73,7 +73,7 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     let refused = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.with_cure(CURE)));
     if name_or_path.ends_with(".onnx") {
         let bytes = read_bytes(Path::new(name_or_path), MODEL).map_err(refused)?;
-        return onnx::parse(name_or_path, &bytes, !settings.is_empty());
+        return onnx::parse(name_or_path, &bytes, !settings.is_empty(), biased);
     }
     let is_path =
         FORMATS.iter().any(|ending| name_or_path.ends_with(ending)) || name_or_path.contains(std::path::MAIN_SEPARATOR);
@@ -89,6 +89,12 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         return caffe::parse(name_or_path, &text, given);
     }
     model_file::parse(name_or_path, &text, settings)
+}
+
+/// The networks of the zoo whose convolutions have biases and no normalisation.
+pub(super) fn biased() -> Vec<Model> {
+    let names = ["alexnet", "alexnet-one-tower", "vgg-16", "vgg-19", "nin", "googlenet", "lenet"];
+    names.iter().filter_map(|name| load(name).ok()).collect()
 }
 
 /// The shape in `input=CHANNELSxHEIGHTxWIDTH`.

@@ -254,7 +254,7 @@ fn rates_are_near_those_that_were_measured() {
 #[test]
 fn nics_far_from_gpus_do_not_count() {
     let alone = Drawn { switches: 2, nics: vec![0], ..ONE };
-    let beside = Drawn { nics: vec![0, 1, 1], ..alone.clone() };
+    let beside = Drawn { nics: vec![0, 1, 1], ..alone };
     let [alone, beside] = [alone, beside].map(|drawn| {
         let cluster = Cluster::parse("drawn.toml", &drawn.toml()).expect("a cluster");
         bus(&cluster, 2)

@@ -79,7 +79,7 @@ impl Head for Moved {
                 d_input.fill(0.0);
             }
             self.each(|from, to, length| {
-                merge(&mut d_input[from..from + length], &d_output[to..to + length], accumulate)
+                merge(&mut d_input[from..from + length], &d_output[to..to + length], accumulate);
             });
         });
     }

@@ -8,7 +8,7 @@ pub(super) fn fold(step: &Step<'_>, inputs: &[Option<&Constant>]) -> Option<Cons
     let given = |place: usize| inputs.get(place).copied().flatten();
     if let Some(number) = binary(step.op) {
         let (one, other) = (given(0)?, given(1)?);
-        let both = combined(one, other, |a, b| number(a, b))?;
+        let both = combined(one, other, number)?;
         return Some(if step.op == "Div" && both.whole { mapped(&both, f64::trunc) } else { both });
     }
     if let Some(number) = unary(step.op) {

@@ -15,7 +15,7 @@ use write::{Writer, chain, operator};
 type Attributes<'a> = &'a [(&'a str, &'a [i64])];
 
 fn read(bytes: &[u8]) -> Model {
-    parse("net.onnx", bytes, false).unwrap_or_else(|error| panic!("{error}"))
+    parse("net.onnx", bytes, false, crate::zoo::biased).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Name, kind and output of each layer.

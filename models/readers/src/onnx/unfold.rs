@@ -81,12 +81,12 @@ impl<'a> Import<'_, 'a> {
             matches!(layer, Layer::BatchNorm(_) | Layer::LayerNorm(_) | Layer::LocalResponseNorm(_) | Layer::Scale(_))
         };
         let unknown = of(Bias::Unknown);
-        let all = unknown.len() == convolutions && layers().filter(is_norm).count() == 0 && !self.is_of_the_zoo(drafts);
+        let all = unknown.len() == convolutions && layers().filter(is_norm).count() == 0 && !self.is_biased(drafts);
         (if all { unknown } else { Vec::new() }, false)
     }
 
-    /// Whether its convolutions are those of a network of the zoo that has biases and no normalisation.
-    fn is_of_the_zoo(&self, drafts: &[Option<&Layer>]) -> bool {
+    /// Whether its convolutions are those of a known network that has biases and no normalisation.
+    fn is_biased(&self, drafts: &[Option<&Layer>]) -> bool {
         let matrices = |layers: &mut dyn Iterator<Item = &Layer>| {
             let sizes = layers.filter_map(|layer| match layer {
                 Layer::Conv2d(conv) => Some((conv.out_channels, conv.kernel, conv.groups, conv.bias)),
@@ -97,11 +97,8 @@ impl<'a> Import<'_, 'a> {
             sizes
         };
         let own = matrices(&mut drafts.iter().flatten().copied());
-        let names = ["alexnet", "alexnet-one-tower", "vgg-16", "vgg-19", "nin", "googlenet", "lenet"];
-        names.iter().any(|name| {
-            let known = crate::zoo::load(name);
-            known.is_ok_and(|model| matrices(&mut model.layers().iter().map(|node| &node.layer)) == own)
-        })
+        let biased = (self.biased)();
+        biased.iter().any(|model| matrices(&mut model.layers().iter().map(|node| &node.layer)) == own)
     }
 
     /// Notes that normalisation is folded away, or restores it behind its convolutions where `unfold` asks for it.

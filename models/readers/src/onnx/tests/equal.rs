@@ -49,7 +49,7 @@ fn every_expression_of_the_table_is_one_layer() {
 }
 
 fn case(bytes: &[u8], unfold: bool) -> Model {
-    parse("case.onnx", bytes, unfold).unwrap_or_else(|error| panic!("{error}"))
+    parse("case.onnx", bytes, unfold, crate::zoo::biased).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Kinds and outputs, without names.
@@ -91,7 +91,8 @@ fn a_folded_network_is_noted_and_unfolds_to_the_trained_one() {
     let restored = case(folded, true);
     assert_eq!(shapes(&restored), shapes(&trained));
     assert_eq!(restored.parameter_elements(), trained.parameter_elements());
-    let error = parse("case.onnx", include_bytes!("cases/onnx-trained-twin.onnx"), true).unwrap_err();
+    let error =
+        parse("case.onnx", include_bytes!("cases/onnx-trained-twin.onnx"), true, crate::zoo::biased).unwrap_err();
     assert!(error.message.contains("leave unfold out"), "{error}");
 }
 

@@ -36,7 +36,7 @@ const EXPORTS: &[(&str, &[u8], u64, bool)] = exports! {
 #[test]
 fn exports_have_the_parameters_that_pytorch_counts() {
     for (file, bytes, parameters, folded) in EXPORTS {
-        let read = |unfold| parse(file, bytes, unfold).unwrap_or_else(|error| panic!("{error}"));
+        let read = |unfold| parse(file, bytes, unfold, crate::zoo::biased).unwrap_or_else(|error| panic!("{error}"));
         let plain = read(false);
         let warned = plain.notes().iter().any(|note| note.contains("batch normalisation is folded into"));
         assert_eq!(warned, *folded, "{file}: {:?}", plain.notes());
@@ -50,7 +50,7 @@ fn exports_have_the_parameters_that_pytorch_counts() {
 fn unfolded_exports_are_the_trained_network() {
     let seen = |name: &str, unfold| {
         let (file, bytes, ..) = EXPORTS.iter().find(|(file, ..)| *file == name).expect("a file");
-        let model = parse(file, bytes, unfold).unwrap_or_else(|error| panic!("{error}"));
+        let model = parse(file, bytes, unfold, crate::zoo::biased).unwrap_or_else(|error| panic!("{error}"));
         let line = |node: &Node| format!("{} {}", node.layer, node.output);
         model.layers().iter().map(line).collect::<Vec<_>>()
     };
