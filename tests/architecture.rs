@@ -209,7 +209,7 @@ fn only_the_command_line_mentions_flags() {
         // Sentences on building lockstep or installing a library name other programs' flags; a style sheet has
         // variables.
         let named = |line: &str| {
-            let line = ["--release", "--features", "--upgrade", "var(--"]
+            let line = ["--release", "--features", "--upgrade", "--showtopo", "var(--"]
                 .iter()
                 .fold(line.to_owned(), |line, of| line.replace(of, ""));
             line.match_indices("--").any(|(at, _)| {

@@ -46,7 +46,7 @@ pub(crate) fn cluster(input: &[u8]) -> bool {
 /// A machine's topology, converted to a cluster file.
 pub(crate) fn machine(input: &[u8]) -> bool {
     let text = text(input);
-    let gpus = [Some("a100-80-sxm"), Some("mi300x"), None];
+    let gpus = [Some("a100-80-sxm"), Some("h100-sxm"), Some("mi300x"), None];
     let read = |gpu: Option<&str>| {
         let import = Import { name: "m".into(), gpu: gpu.map(str::to_owned), nics: None, hosts: 1, network: None };
         let Ok(written) = import_machine("m.xml", &text, &import) else { return false };

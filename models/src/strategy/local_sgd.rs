@@ -16,8 +16,8 @@ use super::settings::{Settings, write_common};
 use super::{Plan, Shard};
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{
-    Assignment, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Declared, Dimension, Elementwise, Formula, Graph, Job, Layout,
-    Mesh, Operand, Start, Stream,
+    Assignment, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Declared, Dimension, Elementwise, Formula, Graph, Job,
+    Layout, Mesh, Operand, Start, Stream,
 };
 
 /// All ranks.
@@ -89,8 +89,7 @@ impl Plan for LocalSgd {
         let [own, partial, samples] = [AxisLayout::Own, AxisLayout::Partial, AxisLayout::Split(Dimension::Sample)]
             .map(|of| Layout::new(LEARNERS, of));
         let passes = passes(&mut graph, model, samples);
-        let synchronised =
-            self.momentum.map_or_else(|| average(job.workers), |beta| slow_step(job.workers, beta, job));
+        let synchronised = self.momentum.map_or_else(|| average(job.workers), |beta| slow_step(job.workers, beta, job));
         for cut in cuts(job)? {
             let on = |formula| NodeWork::Elementwise {
                 of: Elementwise::new(formula, cut.range.clone()),

@@ -105,6 +105,6 @@ pub(crate) fn with_nvlinks(count: u32) -> Result<String, InputError> {
     let names: Vec<String> = catalogue()?.into_iter().filter(has).map(|gpu| gpu.name).collect();
     Ok(match names.is_empty() {
         true => "no GPU in the catalogue has as many; print the topology again".to_owned(),
-        false => format!("name the right model by --gpu, one of {}", names.join(", ")),
+        false => format!("name the right model by the setting gpu, one of {}", names.join(", ")),
     })
 }

@@ -25,7 +25,7 @@ pub(crate) fn choose(machine: &mut Machine, wanted: Option<&str>, network: Optio
         })
         .collect();
     if !out.is_empty() && wanted.is_none() {
-        let message = "left out as no part of the fabric; --nics names the NICs to keep, or all";
+        let message = "left out as no part of the fabric; the setting nics names the NICs to keep, or all";
         machine.notes.push(format!("{}: {message}", out.join(", ")));
     }
     let mut is_out = reasons.iter().map(Option::is_some);

@@ -72,7 +72,7 @@ pub(crate) fn read(file: &str, text: &str, model: Option<&str>) -> Result<Machin
     if gpus.is_empty() {
         return Err(root.error(
             "has no GPU, neither a <gpu> nor a <pci> of its class: use the file that NCCL_TOPO_DUMP_FILE names in a job \
-             that uses them all, or give the <pci> of each GPU class=\"0x030200\" and name their model by --gpu",
+             that uses them all, or give the <pci> of each GPU class=\"0x030200\" and name their model by the setting gpu",
         ));
     }
     let model = model::of(&gpus, model, &mut machine.notes)?;

@@ -50,7 +50,7 @@ fn nvlinks_are_between_the_pairs_that_have_them() {
     }
     let error = refused(bridge, Some("a10"));
     assert!(
-        error.contains("has 4 NVLinks, but a a10 has 0: name the right model by --gpu, one of ")
+        error.contains("has 4 NVLinks, but a a10 has 0: name the right model by the setting gpu, one of ")
             && error.contains("rtx-a6000"),
         "{error}"
     );

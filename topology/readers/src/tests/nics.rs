@@ -43,7 +43,7 @@ fn management_storage_and_virtual_nics_are_not_of_the_fabric() {
         let (names, notes) = kept(&text, None, Some("infiniband-ndr")).unwrap();
         assert_eq!(names, ["mlx5_0"], "{other:?}");
         assert!(notes.contains(&format!("{} ({reason}", other.0)), "{notes}");
-        assert!(notes.contains("--nics names the NICs to keep"), "{notes}");
+        assert!(notes.contains("the setting nics names the NICs to keep"), "{notes}");
         assert_eq!(kept(&text, Some("all"), None).unwrap().0.len(), 2);
         assert_eq!(kept(&text, Some(other.0), None).unwrap().0, [other.0]);
     }

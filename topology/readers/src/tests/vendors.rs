@@ -42,12 +42,12 @@ fn the_device_names_the_gpu() {
     let text = host("vendor=\"0x10de\" device=\"0x1af1\"", "sm=\"80\"");
     let error = refused(&text, None);
     assert!(error.starts_with("t.txt:3: device=\"0x1af1\": is no GPU that is known here (vendor 0x10de)"), "{error}");
-    assert!(error.contains("by --gpu"), "{error}");
+    assert!(error.contains("by the setting gpu"), "{error}");
     assert_eq!(gpu_model(&cluster(&text, Some("a100-40-sxm")).unwrap()), "a100-40-sxm");
     // A model beside the file's is said to be one.
     let text = host("vendor=\"0x10de\" device=\"0x2335\"", "sm=\"90\"");
     let (_, notes) = noted(&text, Some("h100-sxm")).unwrap();
-    assert!(notes.contains("the file's PCI device 0x2335 is h200-sxm, and --gpu h100-sxm stands for it"), "{notes}");
+    assert!(notes.contains("the file's PCI device 0x2335 is h200-sxm, and h100-sxm is taken for it, as asked"), "{notes}");
     let error = refused(&text.replacen("0x2335", "0x2330", 1), None);
     assert!(error.contains("has another device than 0x2330: a host has one kind of GPU"), "{error}");
 }
@@ -55,7 +55,7 @@ fn the_device_names_the_gpu() {
 #[test]
 fn where_several_gpus_fit_the_choice_is_named() {
     for (gpu, model, said) in [
-        ("sm=\"89\"", "l4", "sm 89 fits several GPUs, and l4 is taken: --gpu names another (l40s"),
+        ("sm=\"89\"", "l4", "sm 89 fits several GPUs, and l4 is taken: the setting gpu names another (l40s"),
         ("sm=\"80\"", "a100-80-pcie", "a100-40-pcie"),
         ("sm=\"104\" gcn=\"910\"", "mi250", "gcn 910 fits several GPUs, and mi250 is taken"),
         ("sm=\"75\"", "t4", "rtx-2080-ti"),
@@ -94,7 +94,7 @@ fn published(device: &str) -> String {
 fn a_vendors_file_needs_no_job() {
     let error = refused(&published(""), None);
     assert!(
-        error.contains("is a GPU of which the file says neither device nor model: name its model by --gpu"),
+        error.contains("is a GPU of which the file says neither device nor model: name its model by the setting gpu"),
         "{error}"
     );
     let (read, notes) = noted(&published(""), Some("a100-80-sxm")).unwrap();

@@ -21,7 +21,7 @@ pub(super) fn of(gpus: &[Gpu<'_>], named: Option<&str>, notes: &mut Vec<String>)
         });
         if let Some((device, known)) = device {
             let message = format!(
-                "the file's PCI device {device:#06x} is {}, and --gpu {name} stands for it",
+                "the file's PCI device {device:#06x} is {}, and {name} is taken for it, as asked",
                 known.join(" or ")
             );
             notes.push(message);
@@ -34,7 +34,7 @@ pub(super) fn of(gpus: &[Gpu<'_>], named: Option<&str>, notes: &mut Vec<String>)
         if models[0] != first[0] {
             let (key, value) = says(&gpus[0]);
             let message =
-                format!("has another {key} than {value}: a host has one kind of GPU; name the model of all by --gpu");
+                format!("has another {key} than {value}: a host has one kind of GPU; name the model of all by the setting gpu");
             let place = if identity(gpu).is_some() { gpu.pci } else { gpu.element };
             return Err(place.error_in(key, message));
         }
@@ -43,7 +43,7 @@ pub(super) fn of(gpus: &[Gpu<'_>], named: Option<&str>, notes: &mut Vec<String>)
         let (key, value) = says(&gpus[0]);
         let others = first[1..].join(", ");
         notes.push(format!(
-            "{key} {value} fits several GPUs, and {} is taken: --gpu names another ({others})",
+            "{key} {value} fits several GPUs, and {} is taken: the setting gpu names another ({others})",
             first[0]
         ));
     }
@@ -79,7 +79,7 @@ fn candidates(gpu: &Gpu<'_>, gpus: &[Gpu<'_>]) -> Result<Vec<&'static str>, Inpu
         let known = models(vendor, device);
         if known.is_empty() {
             let message = format!(
-                "is no GPU that is known here (vendor {vendor:#06x}): name the model that comes nearest by --gpu; lockstep \
+                "is no GPU that is known here (vendor {vendor:#06x}): name the model that comes nearest by the setting gpu; lockstep \
                  clusters gpus lists them, or describe your own in the cluster file"
             );
             return Err(gpu.pci.error_in("device", message));
@@ -93,8 +93,8 @@ fn candidates(gpu: &Gpu<'_>, gpus: &[Gpu<'_>]) -> Result<Vec<&'static str>, Inpu
     }
     let Some(sm) = sm else {
         let message = match gpu.is_bare() {
-            true => "is a GPU of which the file says neither device nor model: name its model by --gpu",
-            false => "has no sm, its compute capability: add sm=\"80\", or name the GPU's model by --gpu",
+            true => "is a GPU of which the file says neither device nor model: name its model by the setting gpu",
+            false => "has no sm, its compute capability: add sm=\"80\", or name the GPU's model by the setting gpu",
         };
         return Err(gpu.element.error(message));
     };
@@ -106,7 +106,7 @@ fn candidates(gpu: &Gpu<'_>, gpus: &[Gpu<'_>]) -> Result<Vec<&'static str>, Inpu
 
 fn known(models: &'static [&'static str], gpu: &Gpu<'_>, key: &str) -> Result<Vec<&'static str>, InputError> {
     if models.is_empty() {
-        let message = "is of no GPU in the catalogue: name the model that comes nearest by --gpu";
+        let message = "is of no GPU in the catalogue: name the model that comes nearest by the setting gpu";
         return Err(gpu.element.error_in(key, message));
     }
     Ok(models.to_vec())

@@ -1,8 +1,8 @@
 //! Generates random chains of layers: every kind of fused chain, and every layer alone.
 
 use lockstep_models::{
-    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Layer, LayerNorm, LeakyRelu, LocalResponseNorm, Pool2d, PoolKind, Scale,
-    Select, Shape,
+    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Layer, LayerNorm, LeakyRelu, LocalResponseNorm, Pool2d,
+    PoolKind, Scale, Select, Shape,
 };
 use proptest::prelude::*;
 
