@@ -139,11 +139,12 @@ impl<A: Activation> Head<A> for Product {
 
     fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (d_y, first, second) = (of.d_output, self.first, self.second);
-        if let Some((d_a, accumulate)) = of.d_inputs[0] {
+        let [d_a, d_b] = [0, 1].map(|input| of.d_inputs.get(input).copied().flatten());
+        if let Some((d_a, accumulate)) = d_a {
             let (b, elements) = (of.inputs[1], first.elements(samples));
             script.launch(&ProductBackwardFirst { d_y, b, d_a, elements, first, second, accumulate });
         }
-        if let Some((d_b, accumulate)) = of.d_inputs[1] {
+        if let Some((d_b, accumulate)) = d_b {
             let (a, elements) = (of.inputs[0], second.elements(samples));
             script.launch(&ProductBackwardSecond { d_y, a, d_b, elements, first, second, accumulate });
         }

@@ -84,6 +84,24 @@ pub(crate) const OTHERS: Theme = Theme {
         "relu_backward",
         "relu_forward",
         "softmax_forward",
+        "exact_gelu_backward",
+        "exact_gelu_forward",
+        "hard_sigmoid_backward",
+        "hard_sigmoid_forward",
+        "hard_swish_backward",
+        "hard_swish_forward",
+        "layer_norm_backward",
+        "layer_norm_forward",
+        "layer_norm_parameters",
+        "moved_backward",
+        "moved_forward",
+        "product_backward_first",
+        "product_backward_second",
+        "product_forward",
+        "relu6_backward",
+        "relu6_forward",
+        "straight_backward",
+        "straight_forward",
     ],
     play: others,
 };
@@ -123,7 +141,7 @@ fn products(emulator: &RefCell<Emulator>) {
 
 fn others(emulator: &RefCell<Emulator>) {
     agree(emulator, 20, chains::batch_norms(), false);
-    agree(emulator, 60, chains::others(), false);
+    agree(emulator, 120, chains::others(), false);
     agree(emulator, 25, chains::pools(), false);
     let place = prop::sample::select(vec![Place::Own, Place::Normalised, Place::Addend, Place::Input]);
     let mode = prop_oneof![Just(Mode::Train), Just(Mode::Evaluate)];
