@@ -18,7 +18,12 @@ pub(crate) fn socket(arch: &str, vendor: &str, model: Option<u32>, threads: Thre
         ("arm64" | "aarch64", ..) => (6.0, "ARM"),
         _ => (6.0, "an unknown CPU"),
     };
-    Socket { threads, bridge: Bandwidth::new(gb_per_s * 1e9).expect("a positive rate"), maker, of_nccl: true }
+    Socket {
+        threads,
+        bridge: Bandwidth::new(f64::round(gb_per_s * 1e9)).expect("a positive rate"),
+        maker,
+        of_nccl: true,
+    }
 }
 
 /// The socket of a CPU that the file does not name, of the time of GPUs with such lanes: one link between sockets, as
@@ -30,5 +35,10 @@ pub(crate) fn of_time(gpu: Lanes, threads: Threads) -> Socket {
         4 => (22.4, "one UPI link of 11.2 GT/s, the CPU being unknown"),
         _ => (32.0, "one UPI link of 16 GT/s, the CPU being unknown"),
     };
-    Socket { threads, bridge: Bandwidth::new(gb_per_s * 1e9).expect("a positive rate"), maker, of_nccl: false }
+    Socket {
+        threads,
+        bridge: Bandwidth::new(f64::round(gb_per_s * 1e9)).expect("a positive rate"),
+        maker,
+        of_nccl: false,
+    }
 }

@@ -49,14 +49,14 @@ fn the_matrix_of_a_host_with_nvswitch() {
     }
 }
 
-/// A CPU with PCI Express 4.0 is none of those for which NCCL's rate of an unknown one stands.
+/// A CPU that a matrix does not name has one link to the other socket, of the time of its PCI Express.
 #[test]
 fn sockets_of_unknown_cpus_follow_from_pci_express() {
     let text = " GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X SYS 0-15 0\nGPU1 SYS X 16-31 1\n";
-    for (model, rate) in [("v100-pcie", 6e9), ("a100-80-pcie", 22e9)] {
+    for (model, rate) in [("v100-pcie", 20.8e9), ("a100-80-pcie", 22.4e9)] {
         let read = cluster(text, Some(model)).unwrap();
         let bridges = read.links().iter().filter(|link| link.kind == LinkKind::HostBridge);
-        assert!(bridges.map(|link| link.bandwidth.bytes_per_s()).all(|of_one| of_one == rate), "{model}");
+        assert!(bridges.map(|link| link.bandwidth.bytes_per_s()).all(|of_one| (of_one - rate).abs() < 1.0), "{model}");
     }
 }
 

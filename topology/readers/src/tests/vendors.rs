@@ -47,7 +47,10 @@ fn the_device_names_the_gpu() {
     // A model beside the file's is said to be one.
     let text = host("vendor=\"0x10de\" device=\"0x2335\"", "sm=\"90\"");
     let (_, notes) = noted(&text, Some("h100-sxm")).unwrap();
-    assert!(notes.contains("the file's PCI device 0x2335 is h200-sxm, and h100-sxm is taken for it, as asked"), "{notes}");
+    assert!(
+        notes.contains("the file's PCI device 0x2335 is h200-sxm, and h100-sxm is taken for it, as asked"),
+        "{notes}"
+    );
     let error = refused(&text.replacen("0x2335", "0x2330", 1), None);
     assert!(error.contains("has another device than 0x2330: a host has one kind of GPU"), "{error}");
 }

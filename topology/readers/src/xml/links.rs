@@ -90,7 +90,8 @@ pub(super) fn read(gpus: &[Gpu<'_>], model: &CatalogueGpu, machine: &mut Machine
     }
     for ((from, to), (count, link)) in fabric.iter().filter(|((from, to), _)| from < to) {
         let Some(rate) = gpu::xgmi(&model.name) else {
-            let message = format!("is not a link of a {}: name a model of AMD by the setting gpu, such as mi300x", model.name);
+            let message =
+                format!("is not a link of a {}: name a model of AMD by the setting gpu, such as mi300x", model.name);
             return Err(link.error(message));
         };
         let all = Bandwidth::new(rate.bytes_per_s() * f64::from(*count)).expect("positive factors");

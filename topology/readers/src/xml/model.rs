@@ -33,8 +33,9 @@ pub(super) fn of(gpus: &[Gpu<'_>], named: Option<&str>, notes: &mut Vec<String>)
         let models = candidates(gpu, gpus)?;
         if models[0] != first[0] {
             let (key, value) = says(&gpus[0]);
-            let message =
-                format!("has another {key} than {value}: a host has one kind of GPU; name the model of all by the setting gpu");
+            let message = format!(
+                "has another {key} than {value}: a host has one kind of GPU; name the model of all by the setting gpu"
+            );
             let place = if identity(gpu).is_some() { gpu.pci } else { gpu.element };
             return Err(place.error_in(key, message));
         }
