@@ -24,7 +24,7 @@ pub(super) struct Ending {
     pub(super) whole: Option<Replica>,
     /// Where learners share them: z and z_prev.
     pub(super) average: Option<AverageModel>,
-    /// On rank 0: the buffers that the program declares as state.
+    /// The buffers that the program declares as state, the same on all ranks.
     pub(super) buffers: Vec<Vec<f32>>,
 }
 
@@ -48,9 +48,10 @@ impl Ending {
             (None, None) => Buffer::Parameters,
         };
         let model = memory.model(common)?;
+        ending.buffers = memory.state_buffers(program)?;
+        ending.print(setup, rank, &model);
         let replica = memory.trained();
         ending.of_rank.statistics = replica.statistics()?;
-        ending.print(setup, rank, &model);
         let others = match setup.periodic.collects_model() {
             Some(exchange) => {
                 let own = own_pieces(program, replica, rank)?;
@@ -71,19 +72,18 @@ impl Ending {
         } else if program.averages() {
             ending.of_rank.weights = memory.trained().parameters()?;
         }
-        if rank == 0 {
-            ending.buffers = memory.state_buffers(program)?;
-        }
         Ok(ending)
     }
 
-    /// Takes the fingerprints of `model`.
+    /// Takes the fingerprints of `model` and of the buffers.
     fn print(&mut self, setup: &Setup<'_>, rank: u32, model: &[f32]) {
         let program = setup.program;
         let role = &program.roles[program.role_of(rank)];
         let print = |ranges: Vec<Range<u64>>| {
             let own = ranges.into_iter().flat_map(|range| &model[range.start as usize..range.end as usize]);
-            Fingerprint::of(&own.copied().collect::<Vec<f32>>()).words()
+            let mut print = Fingerprint::of(&own.copied().collect::<Vec<f32>>());
+            self.buffers.iter().for_each(|buffer| print.add(buffer));
+            print.words()
         };
         // A learner may have been given its device's reference model, which no other device has.
         let follows_reference = program.shared_models(rank).is_none() && program.reference_of(rank).is_some();

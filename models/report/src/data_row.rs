@@ -10,7 +10,7 @@ use super::Row;
 pub struct PackRow {
     /// The packed file.
     pub file: String,
-    /// `raw` or `jpeg`.
+    /// `raw`, or `jpeg` for files of images: JPEG, and PNG as they are.
     pub encoding: String,
     /// Samples in it.
     pub samples: u64,

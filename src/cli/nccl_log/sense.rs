@@ -58,6 +58,15 @@ pub(super) fn of_run(file: &str, run: &Run) -> Result<NcclLog, InputError> {
         }
         all.push(of_row);
     }
+    // A replay leaves the figures out of place blank; other output may also have cut a row off.
+    let has_both = run.columns.times.len() == 2;
+    let once = run.rows.iter().filter(|row| has_both && row.cells.len() <= run.columns.times[1]).count();
+    if once > 0 {
+        let message = format!(
+            "{once} of the log's rows have figures once, where the header has them out of place and in place: taken as out of place"
+        );
+        note(&mut log.notes, message);
+    }
     if run.in_place_only {
         note(&mut log.notes, "the log has times in place alone, which are compared".to_owned());
     }

@@ -317,6 +317,18 @@ fn broken_tables_are_named() {
     }
 }
 
+/// A replay prints blanks for what it does not run: which of the two groups is there does not follow from the row.
+#[test]
+fn figures_that_are_there_once_are_noted() {
+    let whole = table("", 8, &SIZES, "#");
+    let (full, _) = row(SIZES[2], 8);
+    let group = full.rsplit("-1").next().unwrap_or_default();
+    let once = whole.replace(&full, &full.replace(group, &group[..group.len() / 2]));
+    let read = read_one(&once);
+    assert_eq!(read.sizes.len(), SIZES.len());
+    assert!(read.notes.iter().any(|note| note.starts_with("1 of the log's rows have figures once")), "{:?}", read.notes);
+}
+
 proptest! {
     /// Whatever is flipped, cut, doubled or interleaved: a table or a refusal, and never more rows than lines.
     #[test]
