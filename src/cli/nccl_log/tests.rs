@@ -326,7 +326,11 @@ fn figures_that_are_there_once_are_noted() {
     let once = whole.replace(&full, &full.replace(group, &group[..group.len() / 2]));
     let read = read_one(&once);
     assert_eq!(read.sizes.len(), SIZES.len());
-    assert!(read.notes.iter().any(|note| note.starts_with("1 of the log's rows have figures once")), "{:?}", read.notes);
+    assert!(
+        read.notes.iter().any(|note| note.starts_with("1 of the log's rows have figures once")),
+        "{:?}",
+        read.notes
+    );
 }
 
 proptest! {
