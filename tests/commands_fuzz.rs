@@ -144,7 +144,7 @@ const INPUTS: [Input; 9] = [
     ("model.toml", &[("models/zoo", ".toml"), ("experiments/claims/models", ".toml")], b""),
     ("cluster.toml", &[("topology/clusters", ".toml"), ("experiments/collectives/machines", ".toml")], b""),
     ("net.prototxt", &[("models/readers/src/caffe/tests", ".prototxt")], b""),
-    ("topology.xml", &[("topology/readers/src/tests", ".xml")], b""),
+    ("topology.xml", &[("topology/machines/src/tests", ".xml")], b""),
     ("net.onnx", &[("models/readers/src/onnx/tests", ".onnx")], b"\x08\x07:\x10\n\x04Relu"),
     (
         "rows.csv",

@@ -169,7 +169,7 @@ fn clusters() {
 
 #[test]
 fn machines() {
-    let of = |end: &str| files("topology/readers/src/tests", end);
+    let of = |end: &str| files("topology/machines/src/tests", end);
     holds("machine", readers::machine, &[of(".xml"), of(".txt")].concat(), INPUTS / 4);
 }
 

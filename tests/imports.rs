@@ -6,7 +6,7 @@ use crate::commands::{folder, lockstep, number, rows, stdout};
 #[test]
 fn a_dumped_topology_is_used_in_predictions() {
     let folder = folder("import");
-    std::fs::write(folder.join("topo.xml"), include_str!("../topology/readers/src/tests/dgx-a100.xml"))
+    std::fs::write(folder.join("topo.xml"), include_str!("../topology/machines/src/tests/dgx-a100.xml"))
         .expect("a writable folder");
     let import = ["clusters", "import", "topo.xml", "--hosts", "2", "--network", "infiniband-hdr", "--name", "mine"];
     let printed = stdout(&folder, &import);

@@ -47,7 +47,7 @@ fn prepared(name: &str) -> PathBuf {
     for file in ["m.toml", "c.toml"] {
         write(file, b"# never read: the command is refused first");
     }
-    write("topo.xml", include_bytes!("../topology/readers/src/tests/dgx-a100.xml"));
+    write("topo.xml", include_bytes!("../topology/machines/src/tests/dgx-a100.xml"));
     for file in
         ["p.json", "out/this-machine.json", "claims.jsonl", "i.pack", "o.pack", "kept/step-0000000001.safetensors"]
     {

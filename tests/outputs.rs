@@ -35,7 +35,7 @@ fn prepared(name: &str) -> PathBuf {
     let write = |file: &str, text: &str| fs::write(folder.join(file), text).expect("a file");
     write("tiny.toml", "name = \"tiny\"\nmodel = \"mlp\"\nsteps = 2\n");
     write("epochs.toml", "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nbatch_per_rank = 8\nepochs = 1\n");
-    write("topo.xml", include_str!("../topology/readers/src/tests/dgx-a100.xml"));
+    write("topo.xml", include_str!("../topology/machines/src/tests/dgx-a100.xml"));
     write("paper.toml", include_str!("../experiments/papers/krizhevsky2014.toml"));
     folder
 }

@@ -148,7 +148,7 @@ fn inputs(given: &Path) {
     let copy = |from: &str, to: &str| {
         fs::copy(root.join(from), given.join(to)).expect(from);
     };
-    copy("topology/readers/src/tests/dgx-a100.xml", "topology.xml");
+    copy("topology/machines/src/tests/dgx-a100.xml", "topology.xml");
     copy("tests/fixtures/reached.json", "reached.json");
     copy("experiments/papers/errors.csv", "errors.csv");
     let run = |words: &str| {

@@ -345,5 +345,5 @@ pub(super) const UNMOVED: &[(&str, &str, &str)] = &[
     ("sim collective", "--profile", "the file is absent: tests/profiles.rs"),
     ("sim collective", "--fold-padded", "is the default"),
     ("models plan", "--max-in-flight", "is a limit, within which nothing changes"),
-    ("clusters import", "--gpu", "an XML file names its GPUs: topology/readers/src/tests/matrices.rs has others"),
+    ("clusters import", "--gpu", "an XML file names its GPUs: topology/machines/src/tests/matrices.rs has others"),
 ];
