@@ -7,6 +7,7 @@
 mod attributes;
 mod init;
 mod kind;
+mod layer_id;
 mod rule;
 mod shape;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use attributes::{Attributes, Maker};
 pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, samples_per_group};
+pub use layer_id::LayerId;
 pub use pool2d::PoolKind;
 pub use rule::{LayerRule, Learned, OfKind};
 pub use shape::Shape;
