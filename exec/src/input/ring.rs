@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lockstep_data::Dataset;
 use lockstep_models::{Pools, TransformAt};
 
-use super::Dataset;
 use super::batch::{Batch, MadeTimes};
 use super::batch_memory::{Allocate, BatchMemory};
+use super::decoders::Decoders;
 use crate::error::ExecError;
 
 /// The learner that prepares a batch, and how many it has prepared before since the run began.
@@ -24,6 +25,8 @@ pub(crate) struct Ring {
     /// Places of each learner.
     room: u64,
     seed: u64,
+    /// The threads that make them.
+    decoders: Arc<Decoders>,
     transform_at: TransformAt,
     /// Whether devices transform the samples of batches that are decoded from now on.
     on_device: Arc<AtomicBool>,
@@ -52,11 +55,19 @@ impl Ring {
         learners: impl Iterator<Item = u32>,
         room: usize,
         seed: u64,
-        transform_at: TransformAt,
+        (decoders, transform_at): (&Arc<Decoders>, TransformAt),
     ) -> Ring {
         let on_device = Arc::new(AtomicBool::new(transform_at == TransformAt::Device));
         let places = learners.map(|learner| (learner, Places::default())).collect();
-        Ring { pools, room: room as u64, seed, transform_at, on_device, places: Mutex::new(places) }
+        Ring {
+            pools,
+            room: room as u64,
+            seed,
+            decoders: decoders.clone(),
+            transform_at,
+            on_device,
+            places: Mutex::new(places),
+        }
     }
 
     /// The pools whose batches it holds.
@@ -92,9 +103,9 @@ impl Ring {
             let next = places.iter_mut().filter(|(_, of)| has_room(of)).min_by_key(|(rank, of)| (of.requested, **rank));
             let Some((rank, of)) = next else { return Ok(()) };
             let Some((indices, place)) = samples(self.pools.prepared(*rank, of.requested)) else { return Ok(()) };
-            let (recipe, decoders) = data.recipe(&indices, self.seed, place);
+            let recipe = data.recipe(&indices, self.seed, place);
             let memory = BatchMemory::of(&mut of.free, recipe.elements(), allocate)?;
-            let batch = decoders.ask(recipe, memory, false, &self.on_device)?;
+            let batch = self.decoders.ask(data, recipe, memory, false, &self.on_device)?;
             of.held.insert(of.requested, batch);
             of.requested += 1;
         }
@@ -145,7 +156,8 @@ mod tests {
         let data = Dataset::load_augmented(&name, &model, "scale,flip".parse().unwrap()).unwrap();
         let (data, _) = Dataset::decoded_by(data, Some(2));
         // Two batches a learner and iteration, two iterations.
-        let ring = Ring::new(Pools::new(2, 2, |_| 0), 0..2, 1, 5, TransformAt::Host);
+        let decoders = Arc::new(Decoders::new());
+        let ring = Ring::new(Pools::new(2, 2, |_| 0), 0..2, 1, 5, (&decoders, TransformAt::Host));
         let samples = |(iteration, batch): (u32, u32)| {
             let number = 4 * iteration + batch;
             (iteration < 2).then(|| (vec![number, 7 - number], u64::from(2 * number)))
@@ -154,7 +166,7 @@ mod tests {
             let of = |rank: u32| (0..9).map(move |number| (rank, number));
             of(0).chain(of(1)).filter(|batch| ring.batch(*batch).is_some()).collect()
         };
-        let mut feeds = [Feed::new(TransformAt::Host), Feed::new(TransformAt::Host)];
+        let mut feeds = [Feed::new(&decoders, TransformAt::Host), Feed::new(&decoders, TransformAt::Host)];
         let mut load = |learner: usize, batch: (u32, u32)| {
             let (indices, place) = samples(batch).unwrap();
             let prepared = ring.pools().preparer(batch.0, batch.1);

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use lockstep_data::format::Encoding;
-use lockstep_data::{Normalisation, Packed, Picture, decode_jpeg};
+use crate::format::Encoding;
+use crate::{Normalisation, Packed, Picture, decode_jpeg};
 use lockstep_models::{SampleForm, Shape, StoredSamples};
 use lockstep_topology::InputError;
 
@@ -225,7 +225,7 @@ impl Encoded {
 
     /// Mean and deviation of each channel over these samples, for arrays; the file's figures are over all of its
     /// samples.
-    pub(super) fn figures(&self, channels: usize, pixels: usize) -> Normalisation {
+    pub(super) fn statistics(&self, channels: usize, pixels: usize) -> Normalisation {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of a normalised set") };
         if self.is_jpeg() {
             return Normalisation::imagenet();

@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use lockstep_data::Picture;
+use crate::Picture;
 use lockstep_models::{Augmentation, SampleForm};
 use lockstep_topology::InputError;
 
 use super::Dataset;
 use super::augmentation::Augmented;
-use super::batch::Recipe;
-use super::decoders::Decoders;
 use super::pixels::Pixels;
+use super::recipe::Recipe;
 use super::transform::Transform;
 
 /// Samples that are made for a set in memory.
@@ -48,7 +47,7 @@ impl Dataset {
     }
 
     /// Copies the labels of the samples `indices`.
-    pub(crate) fn label(&self, indices: &[u32], labels: &mut [u32]) {
+    pub fn label(&self, indices: &[u32], labels: &mut [u32]) {
         assert_eq!(labels.len(), indices.len(), "room for the labels");
         indices.iter().zip(labels).for_each(|(index, label)| *label = self.labels[*index as usize]);
     }
@@ -73,8 +72,8 @@ impl Dataset {
     /// Both parts, whose batches are prepared by `threads` threads in each process; by default one per core.
     pub fn decoded_by((train, held_out): (Dataset, Dataset), threads: Option<u32>) -> (Dataset, Dataset) {
         let Some(threads) = threads else { return (train, held_out) };
-        let decoders = Arc::new(Decoders::new(threads as usize));
-        (Dataset { decoders: decoders.clone(), ..train }, Dataset { decoders, ..held_out })
+        let decode_threads = Some(threads);
+        (Dataset { decode_threads, ..train }, Dataset { decode_threads, ..held_out })
     }
 
     /// As [`Dataset::gather`], with augmentation: the first sample is the `place`-th drawn since training began with
@@ -126,17 +125,23 @@ impl Dataset {
         );
     }
 
-    /// The recipe of a batch for threads that prepare it, and these threads.
-    pub(super) fn recipe(&self, indices: &[u32], seed: u64, place: u64) -> (Recipe, &Decoders) {
+    /// How many threads of a process prepare batches, at least 1.
+    pub fn decode_threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.decode_threads.map_or_else(cores, |threads| threads as usize).max(1)
+    }
+
+    /// The recipe of a batch for threads that prepare it.
+    pub fn recipe(&self, indices: &[u32], seed: u64, place: u64) -> Recipe {
         let how = Some(self.augmentation).filter(|how| *how != Augmentation::default());
         // Without augmentation a sample does not depend on seed and place.
         let (seed, place) = if how.is_some() { (seed, place) } else { (0, 0) };
         let (samples, indices, shapes) = (self.pixels.clone(), indices.to_vec(), (self.shape, self.shape()));
-        (Recipe { samples, indices, shapes, how, seed, place }, &self.decoders)
+        Recipe { samples, indices, shapes, how, seed, place }
     }
 
     /// The samples `indices` as a data set; samples of a packed file stay in the file.
-    pub(crate) fn subset(&self, indices: &[u32]) -> Dataset {
+    pub fn subset(&self, indices: &[u32]) -> Dataset {
         let pixels = match &self.pixels {
             Pixels::Values(values) => {
                 let elements = self.shape.elements() as usize;
@@ -146,18 +151,18 @@ impl Dataset {
             Pixels::Encoded(samples) => Pixels::Encoded(Arc::new(samples.subset(indices))),
         };
         let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
-        Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self }
+        Dataset { place: self.place.clone(), pixels, labels, ..*self }
     }
 
     /// The samples `indices` in memory, in their stored form; of a packed file only these are read.
     ///
     /// # Errors
     /// An unreadable or damaged file.
-    pub(crate) fn held(&self, indices: &[u32]) -> Result<Dataset, InputError> {
+    pub fn held(&self, indices: &[u32]) -> Result<Dataset, InputError> {
         let Pixels::Encoded(samples) = &self.pixels else { return Ok(self.subset(indices)) };
         let pixels = Pixels::Encoded(Arc::new(samples.resident(indices)?));
         let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
-        Ok(Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self })
+        Ok(Dataset { place: self.place.clone(), pixels, labels, ..*self })
     }
 
     /// The same set if its samples are values in memory, taken whole. Else `bytes` at most of samples as values, without

@@ -4,10 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lockstep_data::idx::{compress, encode};
-use lockstep_models::Shape;
-
 use super::*;
+use crate::idx::{compress, encode};
 
 /// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
@@ -52,7 +50,7 @@ fn a_folder_is_read_plain_or_gzipped_under_either_name() {
     for files in [plain.collect::<Vec<_>>(), gzipped.collect(), dotted.collect()] {
         let files: Vec<(&str, Vec<u8>)> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
         let folder = Folder::new(&files);
-        let (train, held_out) = load(&folder.0).unwrap();
+        let (train, held_out) = load_idx(&folder.0).unwrap();
         assert_eq!(train.shape, Shape { channels: 1, height: 1, width: 2 });
         assert_eq!((train.classes, held_out.classes), (5, 5));
         assert_eq!((train.values(), &train.labels[..]), (&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &[0, 4, 1][..]));
@@ -65,7 +63,7 @@ fn four_dimensions_have_channels() {
     let mut files = set();
     files[0] = ("train-images-idx4-ubyte", encode(&[3, 2, 1, 1], &[1, 2, 3, 4, 5, 6]));
     files[2] = ("t10k-images-idx4-ubyte", encode(&[1, 2, 1, 1], &[7, 8]));
-    let (train, _) = load(&Folder::new(&files).0).unwrap();
+    let (train, _) = load_idx(&Folder::new(&files).0).unwrap();
     assert_eq!(train.shape, Shape { channels: 2, height: 1, width: 1 });
 }
 
@@ -109,7 +107,7 @@ fn a_damaged_folder_is_named_with_the_cure() {
     ];
     for (files, message) in cases {
         let folder = Folder::new(&files);
-        let error = load(&folder.0).unwrap_err();
+        let error = load_idx(&folder.0).unwrap_err();
         assert!(error.place.to_string().starts_with(&folder.0.display().to_string()), "{error} has no place");
         assert!(error.to_string().contains(message), "{error} lacks {message}");
     }
@@ -118,6 +116,6 @@ fn a_damaged_folder_is_named_with_the_cure() {
 #[test]
 fn a_file_instead_of_the_folder_is_an_error() {
     let folder = Folder::new(&set());
-    let error = load(&folder.0.join("train-images-idx3-ubyte")).unwrap_err().to_string();
+    let error = load_idx(&folder.0.join("train-images-idx3-ubyte")).unwrap_err().to_string();
     assert!(error.contains("give a folder"), "{error}");
 }

@@ -8,8 +8,8 @@ use lockstep_models::{Augmentation, Shape};
 use rand_chacha::ChaCha8Rng;
 
 use super::finish::Finish;
-use super::random::{Purpose, below, stream, uniform};
 use super::resample::Window;
+use crate::random::{Purpose, below, stream, uniform};
 
 /// Range of the fraction of the image's area that a scaled crop takes, and of its width over its height (Szegedy et al.
 /// 2015, §6, which Goyal et al. 2017, §5.1, follow).

@@ -3,13 +3,13 @@
 //!
 //! Random numbers are drawn before, so the threads that decode and a device that transforms make the same samples.
 
-use lockstep_data::{Normalisation, Picture};
+use crate::{Normalisation, Picture};
 use lockstep_models::Shape;
 
 use super::augmentation::{Augmented, patch, scaled_crop};
 use super::finish::Finish;
-use super::random::{Purpose, stream};
 use super::resample::{Window, resample, whole_of};
+use crate::random::{Purpose, stream};
 
 /// How a decoded picture becomes a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -14,7 +14,7 @@ use super::Dataset;
 use super::split::stratified;
 
 /// The file as it ships.
-const FILE: &[u8] = include_bytes!("../../../data/mnist-5k.csv.gz");
+const FILE: &[u8] = include_bytes!("../../../../data/mnist-5k.csv.gz");
 
 /// Seed of the split: the year of MNIST's paper. It must never change, or accuracies stop being comparable.
 const SPLIT_SEED: u64 = 1998;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
-        lockstep_data::idx::compress(text).unwrap()
+        crate::idx::compress(text).unwrap()
     }
 
     fn line(label: &str) -> String {

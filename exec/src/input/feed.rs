@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::Dataset;
-use super::batch::{Batch, MadeTimes, Recipe};
+use lockstep_data::{Dataset, Recipe};
+use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};
+
+use super::batch::{Batch, MadeTimes};
 use super::batch_memory::{Allocate, BatchMemory};
 use super::decoders::Decoders;
 use super::ring::{Prepared, Ring};
 use crate::error::ExecError;
-use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};
 
 /// The most batches that a device copies from at a time.
 const LENT: usize = 2;
@@ -34,16 +35,24 @@ pub(crate) struct Feed {
     of_ring: Option<Arc<Batch>>,
     /// Memory of batches already taken, for reuse.
     free: Vec<Arc<BatchMemory>>,
+    /// The threads that make its batches.
+    decoders: Arc<Decoders>,
     transform_at: TransformAt,
     /// Whether the device transforms the samples of batches that are decoded from now on.
     on_device: Arc<AtomicBool>,
 }
 
 impl Feed {
-    /// The feed of a rank whose samples are transformed there.
-    pub(crate) fn new(transform_at: TransformAt) -> Feed {
+    /// The feed of a rank whose batches `decoders` make and whose samples are transformed there.
+    pub(crate) fn new(decoders: &Arc<Decoders>, transform_at: TransformAt) -> Feed {
+        let decoders = decoders.clone();
         let on_device = Arc::new(AtomicBool::new(transform_at == TransformAt::Device));
-        Feed { ahead: VecDeque::new(), of_ring: None, free: Vec::new(), transform_at, on_device }
+        Feed { ahead: VecDeque::new(), of_ring: None, free: Vec::new(), decoders, transform_at, on_device }
+    }
+
+    /// The threads that make its batches.
+    pub(crate) fn decoders(&self) -> Arc<Decoders> {
+        self.decoders.clone()
     }
 
     /// Notes that the device has waited for threads.
@@ -105,7 +114,7 @@ impl Feed {
         (seed, place): (u64, u64),
         allocate: Allocate<'_>,
     ) -> Result<Option<Loading>, ExecError> {
-        let (recipe, decoders) = data.recipe(indices, seed, place);
+        let recipe = data.recipe(indices, seed, place);
         if let Some(batch) = self.of_ring.take_if(|batch| batch.recipe == recipe) {
             return Ok(Some(Loading { batch, is_own: false }));
         }
@@ -113,7 +122,7 @@ impl Feed {
             Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
             None if data.form() == SampleForm::Jpeg => {
                 let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
-                decoders.ask(recipe, memory, true, &self.on_device)?
+                self.decoders.ask(data, recipe, memory, true, &self.on_device)?
             }
             None => return Ok(None),
         };
@@ -146,12 +155,12 @@ impl Feed {
         allocate: Allocate<'_>,
         deadline: Instant,
     ) -> Result<Option<MadeTimes>, ExecError> {
-        let (recipe, decoders) = data.recipe(indices, seed, place);
+        let recipe = data.recipe(indices, seed, place);
         let batch = match self.of_ring.iter().chain(&self.ahead).find(|batch| batch.recipe == recipe) {
             Some(batch) => batch.clone(),
             None => {
                 let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
-                let batch = decoders.ask(recipe, memory, true, &self.on_device)?;
+                let batch = self.decoders.ask(data, recipe, memory, true, &self.on_device)?;
                 self.ahead.push_front(batch.clone());
                 batch
             }
@@ -171,19 +180,19 @@ impl Feed {
         allocate: Allocate<'_>,
         next: impl Iterator<Item = (Vec<u32>, u64)>,
     ) -> Result<(), ExecError> {
-        let wanted: Vec<(Recipe, &Decoders)> =
+        let wanted: Vec<Recipe> =
             next.take(Feed::AHEAD).map(|(indices, place)| data.recipe(&indices, seed, place)).collect();
         self.ahead.retain(|batch| {
-            let keeps = wanted.iter().any(|(recipe, _)| batch.recipe == *recipe);
+            let keeps = wanted.iter().any(|recipe| batch.recipe == *recipe);
             if !keeps {
                 batch.cancel();
             }
             keeps
         });
-        for (recipe, decoders) in wanted {
+        for recipe in wanted {
             if self.ahead.iter().all(|batch| batch.recipe != recipe) {
                 let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
-                self.ahead.push_back(decoders.ask(recipe, memory, false, &self.on_device)?);
+                self.ahead.push_back(self.decoders.ask(data, recipe, memory, false, &self.on_device)?);
             }
         }
         Ok(())
@@ -232,7 +241,7 @@ pub(super) mod tests {
             let data = Dataset::load_augmented(&name, &model, how.parse().unwrap()).unwrap();
             let (data, _) = Dataset::decoded_by(data, Some(2));
             for at in [TransformAt::Host, TransformAt::Device, TransformAt::WhenLate] {
-                let mut feed = Feed::new(at);
+                let mut feed = Feed::new(&Arc::new(Decoders::new()), at);
                 for place in 0..6u64 {
                     if place == 3 {
                         feed.fell_behind();
@@ -262,7 +271,7 @@ pub(super) mod tests {
         let data = Dataset::load_augmented(&name, &model, "scale,flip".parse().unwrap()).unwrap();
         let (data, _) = Dataset::decoded_by(data, Some(3));
         let elements = 3 * 32 * 32;
-        let mut feed = Feed::new(TransformAt::Host);
+        let mut feed = Feed::new(&Arc::new(Decoders::new()), TransformAt::Host);
         let drawn = |feed: &mut Feed, indices: &[u32], place: u64| {
             let (mut images, mut labels) = (vec![0.0; indices.len() * elements], vec![9; indices.len()]);
             let (mut own, mut of_own) = (images.clone(), labels.clone());
@@ -279,8 +288,8 @@ pub(super) mod tests {
         drawn(&mut feed, &[6, 5], 6);
         assert_eq!(feed.ahead.len(), Feed::AHEAD - 1, "and this one was not");
         feed.expect(&data, 5, &mut ordinary, next[1..].iter().cloned()).unwrap();
-        let places: Vec<u64> = feed.ahead.iter().map(|batch| batch.recipe.place).collect();
-        assert_eq!(places, [4, 6]);
+        let expected: Vec<Recipe> = next[1..].iter().map(|(indices, place)| data.recipe(indices, 5, *place)).collect();
+        assert!(feed.ahead.iter().map(|batch| &batch.recipe).eq(&expected));
         let pages = |batch: &Arc<Batch>| batch.memory.arena().address() % 4096;
         assert!(feed.ahead.iter().all(|batch| pages(batch) == 0), "memory of whole pages");
         std::fs::remove_dir_all(folder).unwrap();

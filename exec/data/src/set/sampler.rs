@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lockstep_topology::InputError;
 
-use super::random::{Purpose, shuffle, stream_within};
+use crate::random::{Purpose, shuffle, stream_within};
 
 /// Assigns samples to each worker's micro-batches; shared by the workers of a process.
 ///

@@ -5,24 +5,17 @@
 //! they are drawn.
 
 mod augmentation;
-mod batch;
-mod batch_memory;
-mod decoders;
 mod digits;
 mod drawing;
 mod encoded;
-mod feed;
+mod files;
 mod finish;
-mod idx;
 mod message;
-mod normalisation;
-mod packed;
 mod packing;
 mod parts;
 mod pixels;
-pub(crate) mod random;
+mod recipe;
 mod resample;
-mod ring;
 mod sampler;
 mod spare;
 mod split;
@@ -36,20 +29,13 @@ use std::sync::Arc;
 use lockstep_models::{Augmentation, Model, SampleForm, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
-pub(crate) use batch::MadeTimes;
-pub use batch_memory::BatchMemory;
-use decoders::Decoders;
-pub(crate) use feed::Feed;
 pub use finish::Finish;
-pub use lockstep_data::Picture;
-pub(crate) use message::{Coming, Reserved};
-pub use normalisation::Normalisation;
+pub use message::{Coming, Reserved};
 pub use packing::PackedMoves;
-pub use parts::Parts;
-pub(crate) use parts::{Moves, Round};
+pub use parts::{Moves, Parts, Round};
 use pixels::Pixels;
+pub use recipe::Recipe;
 pub use resample::Window;
-pub(crate) use ring::{Prepared, Ring};
 pub use sampler::Sampler;
 use subset::Subset;
 pub use transform::{Decoded, Transform, Untransformed};
@@ -69,8 +55,8 @@ pub struct Dataset {
     labels: Vec<u32>,
     /// The augmentation of samples drawn for training.
     augmentation: Augmentation,
-    /// The threads that prepare batches.
-    decoders: Arc<Decoders>,
+    /// How many threads of a process prepare batches; `None` for one per core.
+    decode_threads: Option<u32>,
 }
 
 impl Dataset {
@@ -84,7 +70,7 @@ impl Dataset {
             pixels: Pixels::Values(Arc::default()),
             labels: Vec::new(),
             augmentation: Augmentation::default(),
-            decoders: Arc::new(Decoders::new(std::thread::available_parallelism().map_or(1, usize::from))),
+            decode_threads: None,
         }
     }
 
@@ -140,9 +126,9 @@ impl Dataset {
         augmentation: Augmentation,
     ) -> Result<(Dataset, Dataset), InputError> {
         let (mut train, mut held_out) = Dataset::parts(what, model, augmentation)?;
-        let figures = normalisation::figures(&train);
-        normalisation::apply(&figures, &mut train);
-        normalisation::apply(&figures, &mut held_out);
+        let statistics = train.pixels.normalisation(train.shape);
+        train.pixels.normalise(&statistics, train.shape);
+        held_out.pixels.normalise(&statistics, held_out.shape);
         Ok((train.augmented(augmentation), held_out))
     }
 
@@ -162,7 +148,7 @@ impl Dataset {
     /// As [`Dataset::load`].
     pub fn packed_sizes(what: &str, model: &Model, augmentation: Augmentation) -> Result<Option<SetSizes>, InputError> {
         let (name, _) = name_and_subset(what);
-        if packed::named(name).is_none() {
+        if files::packed(name).is_none() {
             return Ok(None);
         }
         let (train, held_out) = Dataset::parts(what, model, augmentation)?;
@@ -177,7 +163,7 @@ impl Dataset {
         let (name, _) = name_and_subset(what);
         let is_path = |name: &str| Path::new(name).exists() || elsewhere && name.contains(['/', '.']);
         match name.split_once(':') {
-            _ if packed::named(name).is_some() || is_path(name) => Ok(()),
+            _ if files::packed(name).is_some() || is_path(name) => Ok(()),
             None if name == "mnist" || name == "synthetic" => Ok(()),
             Some(("synthetic", samples)) if samples.parse::<u32>().is_ok_and(|samples| samples > 0) => Ok(()),
             _ => Err(unknown(what)),
@@ -187,13 +173,13 @@ impl Dataset {
     /// Both parts, not yet normalised.
     fn parts(what: &str, model: &Model, augmentation: Augmentation) -> Result<(Dataset, Dataset), InputError> {
         let (name, subset) = name_and_subset(what);
-        let files = packed::named(name);
+        let files = files::packed(name);
         let (mut train, mut held_out) = match (files, name.split_once(':')) {
-            (Some(files), _) => packed::load(files, model.input())?,
+            (Some(files), _) => files::load_packed(files, model.input())?,
             (_, None) if name == "mnist" => digits::load()?,
             (_, None) if name == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
             (_, Some(("synthetic", samples))) => synthetic::load(model.input(), model.classes(), Some(samples))?,
-            _ if Path::new(name).exists() => idx::load(Path::new(name))?,
+            _ if Path::new(name).exists() => files::load_idx(Path::new(name))?,
             _ => return Err(unknown(what)),
         };
         if let Some(subset) = subset {

@@ -3,8 +3,8 @@
 use lockstep_models::{Augmentation, Shape};
 use rand_chacha::ChaCha8Rng;
 
-use super::random::below;
 use super::resample::{Window, between};
+use crate::random::below;
 
 /// What is done with an image of a sample's size, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -7,7 +7,7 @@ use lockstep_models::{SetSizes, Shape};
 use lockstep_topology::InputError;
 
 use super::Dataset;
-use super::random::{Purpose, bell, stream};
+use crate::random::{Purpose, bell, stream};
 
 /// The seed of `--data synthetic`; fixed, so that runs with different seeds train on the same images.
 const SEED: u64 = 1;

@@ -12,10 +12,10 @@ fn the_digits_are_normalised_by_their_training_part() {
     let model = lockstep_readers::load_model("lenet").unwrap();
     let (train, held_out) = Dataset::load("mnist", &model).unwrap();
     assert_eq!((train.len(), held_out.len(), train.classes()), (4_000, 1_000, 10));
-    let figures = normalisation::figures(&train);
+    let figures = train.pixels.normalisation(train.shape);
     assert!(figures.mean[0].abs() < 1e-6 && (figures.deviation[0] - 1.0).abs() < 1e-6, "{figures:?}");
     // The held-out part was scaled by the training part's statistics, so its own are near 0 and 1 but not equal.
-    let own = normalisation::figures(&held_out);
+    let own = held_out.pixels.normalisation(held_out.shape);
     assert!(own.mean[0].abs() < 0.02 && (own.deviation[0] - 1.0).abs() < 0.02, "{own:?}");
     assert!(own.mean[0].abs() > 1e-5);
     // White paper is the smallest value: −mean / deviation; data/README.md states both.
@@ -26,7 +26,7 @@ fn the_digits_are_normalised_by_their_training_part() {
 #[test]
 fn the_documented_figures_are_those_of_the_digits() {
     let (train, _) = digits::load().unwrap();
-    let figures = normalisation::figures(&train);
+    let figures = train.pixels.normalisation(train.shape);
     assert!((figures.mean[0] - 33.5).abs() < 0.05 && (figures.deviation[0] - 78.7).abs() < 0.05, "{figures:?}");
 }
 
@@ -38,7 +38,7 @@ fn synthetic_data_take_the_shape_of_the_model() {
         let found = train.shape();
         assert_eq!((found.channels, found.height, found.width), shape);
         assert_eq!((train.len(), held_out.len(), train.classes()), (40, 10, 10));
-        let figures = normalisation::figures(&train);
+        let figures = train.pixels.normalisation(train.shape);
         assert!(figures.mean.iter().all(|mean| mean.abs() < 1e-6), "{figures:?}");
     }
     let (train, held_out) = Dataset::load("synthetic", &lockstep_readers::load_model("lenet").unwrap()).unwrap();
@@ -57,7 +57,7 @@ fn gather_copies_the_requested_samples() {
 fn patches_of_larger_images_fit_a_smaller_model() {
     let of = |pixels: u32| {
         let text =
-            include_str!("../../../models/zoo/mlp.toml").replace("[1, 28, 28]", &format!("[1, {pixels}, {pixels}]"));
+            include_str!("../../../../models/zoo/mlp.toml").replace("[1, 28, 28]", &format!("[1, {pixels}, {pixels}]"));
         lockstep_readers::parse_model("patches.toml", &text).unwrap()
     };
     let error = Dataset::load("mnist", &of(24)).unwrap_err().to_string();

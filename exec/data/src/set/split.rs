@@ -2,12 +2,12 @@
 //!
 //! Each class contributes the same fraction, so accuracy on the held-out part weighs classes as the whole set does.
 
-use super::random::{Purpose, shuffle, stream};
+use crate::random::{Purpose, shuffle, stream};
 
 /// Splits the samples with these `labels` (all below `classes`) into (train, held out), each in ascending order.
 ///
 /// Of a class of n samples, ⌊n · held_out / total⌋ drawn by `seed` are held out.
-pub(crate) fn stratified(labels: &[u32], classes: u32, held_out: u32, total: u32, seed: u64) -> (Vec<u32>, Vec<u32>) {
+pub(super) fn stratified(labels: &[u32], classes: u32, held_out: u32, total: u32, seed: u64) -> (Vec<u32>, Vec<u32>) {
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); classes as usize];
     for (sample, label) in labels.iter().enumerate() {
         members[*label as usize].push(sample as u32);

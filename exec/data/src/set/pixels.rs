@@ -8,6 +8,7 @@ use lockstep_topology::InputError;
 
 use super::augmentation::{Augmented, augment};
 use super::encoded::Encoded;
+use crate::Normalisation;
 
 /// The storage of samples. A clone shares them.
 #[derive(Debug, Clone)]
@@ -54,6 +55,30 @@ impl Pixels {
             Pixels::Values(_) => SampleForm::Values,
             Pixels::Encoded(samples) if samples.is_jpeg() => SampleForm::Jpeg,
             Pixels::Encoded(_) => SampleForm::Bytes,
+        }
+    }
+
+    /// Mean and deviation of each channel of samples of shape `stored`; those of ImageNet where they are JPEG files.
+    pub(super) fn normalisation(&self, stored: Shape) -> Normalisation {
+        let channels = stored.channels as usize;
+        let pixels = stored.elements() as usize / channels;
+        match self {
+            Pixels::Values(values) => Normalisation::of(channels, pixels, || values.chunks_exact(channels * pixels)),
+            Pixels::Encoded(samples) => samples.statistics(channels, pixels),
+        }
+    }
+
+    /// Replaces each value by (value − mean) / deviation of its channel; of packed samples, when they are drawn.
+    pub(super) fn normalise(&mut self, statistics: &Normalisation, stored: Shape) {
+        let channels = stored.channels as usize;
+        let pixels = stored.elements() as usize / channels;
+        match self {
+            Pixels::Values(values) => {
+                for (plane, values) in Arc::make_mut(values).chunks_exact_mut(pixels).enumerate() {
+                    values.iter_mut().for_each(|value| *value = statistics.apply(plane % channels, f64::from(*value)));
+                }
+            }
+            Pixels::Encoded(samples) => *samples = Arc::new(samples.normalised(statistics)),
         }
     }
 
@@ -109,4 +134,22 @@ pub(super) fn changed(values: &mut Arc<Vec<f32>>) -> &mut Vec<f32> {
         std::thread::yield_now();
     }
     Arc::make_mut(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_channels_by_hand() {
+        // Channel 0 holds 1, 3, 5, 7: mean 4, squares of the differences 9 + 1 + 1 + 9 = 20, variance 5. Channel 1 is constant.
+        let shape = Shape { channels: 2, height: 1, width: 2 };
+        let mut pixels = Pixels::Values(Arc::new(vec![1.0, 3.0, 6.0, 6.0, 5.0, 7.0, 6.0, 6.0]));
+        let found = pixels.normalisation(shape);
+        assert_eq!(found, Normalisation { mean: vec![4.0, 6.0], deviation: vec![5f64.sqrt(), 1.0] });
+        pixels.normalise(&found, shape);
+        let root = 5f64.sqrt();
+        let expected = [-3.0 / root, -1.0 / root, 0.0, 0.0, 1.0 / root, 3.0 / root, 0.0, 0.0].map(|x| x as f32);
+        assert_eq!(pixels, Pixels::Values(Arc::new(expected.to_vec())));
+    }
 }

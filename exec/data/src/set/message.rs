@@ -12,15 +12,17 @@ use lockstep_topology::InputError;
 use super::Dataset;
 use super::encoded::{Encoded, bytes_of_mut};
 use super::pixels::{Pixels, changed};
-use crate::region::{Region, RegionMut};
 
 /// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
 /// the end.
 #[derive(Clone, Copy)]
-pub(crate) struct Coming<'a> {
-    pub(crate) whole: &'a Dataset,
-    pub(crate) samples: &'a [u32],
-    pub(crate) slots: &'a [u32],
+pub struct Coming<'a> {
+    /// The whole set.
+    pub whole: &'a Dataset,
+    /// Their numbers in it.
+    pub samples: &'a [u32],
+    /// Where each goes.
+    pub slots: &'a [u32],
 }
 
 impl Coming<'_> {
@@ -38,7 +40,7 @@ impl Coming<'_> {
 
 /// Receive memory for packed samples; values are received directly into their slots.
 #[derive(Default)]
-pub(crate) struct Reserved(Vec<Arc<[MaybeUninit<f32>]>>);
+pub struct Reserved(Vec<Arc<[MaybeUninit<f32>]>>);
 
 /// Most elements of memory of departed samples that is kept: a chunk.
 const SPARE: usize = Partition::CHUNK as usize;
@@ -51,7 +53,7 @@ fn overwritable(values: Arc<[f32]>) -> Arc<[MaybeUninit<f32>]> {
 
 impl Dataset {
     /// Elements of a message with this sample: its image, or its packed bytes, four per element.
-    pub(crate) fn message_elements(&self, sample: u32) -> u64 {
+    pub fn message_elements(&self, sample: u32) -> u64 {
         match &self.pixels {
             Pixels::Values(_) => self.shape.elements(),
             Pixels::Encoded(samples) => samples.length(sample).div_ceil(4) as u64,
@@ -68,7 +70,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Damaged packed samples.
-    pub(crate) fn pack(&self, slots: &[u32], message: &mut [f32]) -> Result<(), InputError> {
+    pub fn pack(&self, slots: &[u32], message: &mut [f32]) -> Result<(), InputError> {
         let mut rest = message;
         for slot in slots {
             let sample;
@@ -90,14 +92,14 @@ impl Dataset {
     }
 
     /// Frees the memory of packed samples that have left; slots of values are reused.
-    pub(crate) fn release(&mut self, slots: &[u32]) {
+    pub fn release(&mut self, slots: &[u32]) {
         if let Pixels::Encoded(samples) = &mut self.pixels {
             Arc::make_mut(samples).release(slots, SPARE);
         }
     }
 
     /// Unpacks samples that were packed one after the other.
-    pub(crate) fn unpack(&mut self, message: &[f32], coming: Coming<'_>) {
+    pub fn unpack(&mut self, message: &[f32], coming: Coming<'_>) {
         self.label_coming(coming);
         match &mut self.pixels {
             Pixels::Values(values) => {
@@ -141,7 +143,7 @@ impl Dataset {
     }
 
     /// Reserves space for the values of `samples` samples, so that later arrivals do not move existing ones.
-    pub(crate) fn reserve(&mut self, samples: usize) {
+    pub fn reserve(&mut self, samples: usize) {
         if let Pixels::Values(values) = &mut self.pixels {
             let values = changed(values);
             values.reserve_exact((samples * self.shape.elements() as usize).saturating_sub(values.len()));
@@ -160,38 +162,27 @@ impl Dataset {
     ///
     /// # Panics
     /// For packed samples that are mapped.
-    pub(crate) fn places(&self, slots: &[u32]) -> Vec<Region> {
-        let place = |slot: &u32| {
-            let values = match &self.pixels {
-                Pixels::Values(values) => {
-                    let each = self.shape.elements() as usize;
-                    &values[*slot as usize * each..][..each]
-                }
-                Pixels::Encoded(samples) => samples.values(*slot),
-            };
-            // SAFETY: samples are not written, and those being sent are released after they have left.
-            unsafe { Region::new(values.as_ptr(), values.len()) }
+    pub fn places(&self, slots: &[u32]) -> Vec<&[f32]> {
+        let each = self.shape.elements() as usize;
+        let place = |slot: &u32| match &self.pixels {
+            Pixels::Values(values) => &values[*slot as usize * each..][..each],
+            Pixels::Encoded(samples) => samples.values(*slot),
         };
         slots.iter().map(place).collect()
     }
 
-    /// The memory for samples that arrive.
+    /// The memory for samples that arrive, valid until they are taken.
     ///
     /// # Panics
     /// When space for values has not been reserved: moving them could break other messages in flight.
-    pub(crate) fn reserve_for(&mut self, coming: Coming<'_>) -> (Reserved, Vec<RegionMut>) {
+    pub fn reserve_for(&mut self, coming: Coming<'_>) -> (Reserved, Vec<*mut [f32]>) {
         let lie = self.start();
         self.label_coming(coming);
         assert!(lie == self.start(), "room is reserved");
         match &mut self.pixels {
             Pixels::Values(values) => {
                 let (values, each) = (changed(values), self.shape.elements() as usize);
-                let start = values.as_mut_ptr();
-                let place = |(_, slot): (u32, usize)| {
-                    assert!((slot + 1) * each <= values.len(), "room for values");
-                    // SAFETY: inside of the vector, in a slot without a sample, which only this message writes.
-                    unsafe { RegionMut::new(start.add(slot * each), each) }
-                };
+                let place = |(_, slot): (u32, usize)| std::ptr::from_mut(&mut values[slot * each..(slot + 1) * each]);
                 (Reserved::default(), coming.pairs().map(place).collect())
             }
             Pixels::Encoded(samples) => {
@@ -204,8 +195,7 @@ impl Dataset {
                 let mut reserved: Vec<Arc<[MaybeUninit<f32>]>> = lengths.iter().map(memory).collect();
                 let place = |(values, elements): (&mut Arc<[MaybeUninit<f32>]>, &usize)| {
                     let values = Arc::get_mut(values).expect("new memory, and spare memory, has one owner");
-                    // SAFETY: only messages use it until it is taken, and they write it before it is read.
-                    unsafe { RegionMut::new(values.as_mut_ptr().cast(), *elements) }
+                    std::ptr::slice_from_raw_parts_mut(values.as_mut_ptr().cast(), *elements)
                 };
                 let places = reserved.iter_mut().zip(&lengths).map(place).collect();
                 (Reserved(reserved), places)
@@ -217,7 +207,7 @@ impl Dataset {
     ///
     /// # Safety
     /// All have arrived.
-    pub(crate) unsafe fn take(&mut self, reserved: Reserved, coming: Coming<'_>) {
+    pub unsafe fn take(&mut self, reserved: Reserved, coming: Coming<'_>) {
         if let Pixels::Encoded(samples) = &mut self.pixels {
             let samples = Arc::make_mut(samples);
             for (values, (sample, slot)) in reserved.0.into_iter().zip(coming.pairs()) {

@@ -9,26 +9,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use lockstep_data::{Dataset, Recipe};
 use lockstep_topology::InputError;
 
-use super::batch::{Batch, Recipe, lock};
+use super::batch::{Batch, lock};
 use super::batch_memory::BatchMemory;
 use crate::pin::{self, BoundThread};
 
 /// Threads of a process that prepare batches, started on first use.
 #[derive(Debug)]
-pub(super) struct Decoders {
-    threads: usize,
+pub(crate) struct Decoders {
     /// The processors they may use: the process's, even if a bound rank starts them.
     processors: Vec<usize>,
     running: OnceLock<Running>,
-}
-
-impl PartialEq for Decoders {
-    /// Two sets are equal whatever threads decode them.
-    fn eq(&self, _: &Decoders) -> bool {
-        true
-    }
 }
 
 /// The threads and their shared state.
@@ -46,26 +39,26 @@ struct Shared {
 }
 
 impl Decoders {
-    /// Decoders that start `threads` threads, at least one, with the first batch, on the processors of the calling
-    /// thread.
-    pub(super) fn new(threads: usize) -> Decoders {
-        Decoders { threads: threads.max(1), processors: pin::allowed(), running: OnceLock::new() }
+    /// Decoders that start their threads with the first batch, on the processors of the calling thread.
+    pub(crate) fn new() -> Decoders {
+        Decoders { processors: pin::allowed(), running: OnceLock::new() }
     }
 
-    /// Requests a batch in `memory`, which has room for it: after those requested before, or ahead of them if a rank
+    /// Requests a batch of `data` in `memory`, which has room for it: after those requested before, or ahead of them if a rank
     /// waits for it. `on_device` says whether the rank's device transforms its samples.
     ///
     /// # Errors
     /// The system refuses threads.
     pub(super) fn ask(
         &self,
+        data: &Dataset,
         recipe: Recipe,
         memory: Arc<BatchMemory>,
         at_once: bool,
         on_device: &Arc<AtomicBool>,
     ) -> Result<Arc<Batch>, InputError> {
         let batch = Arc::new(Batch::new(recipe, memory, on_device));
-        let shared = &self.start()?.shared;
+        let shared = &self.start(data.decode_threads())?.shared;
         let mut queue = lock(&shared.queue);
         match at_once {
             true => queue.0.push_front(batch.clone()),
@@ -78,19 +71,19 @@ impl Decoders {
         Ok(batch)
     }
 
-    fn start(&self) -> Result<&Running, InputError> {
+    fn start(&self, threads: usize) -> Result<&Running, InputError> {
         if let Some(running) = self.running.get() {
             return Ok(running);
         }
         let shared = Arc::new(Shared::default());
         let mut running = Running { shared: shared.clone(), threads: Vec::new() };
         let _unbound = BoundThread::to(&self.processors);
-        for _ in 0..self.threads {
+        for _ in 0..threads {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("decode".to_owned()).spawn(move || shared.work());
             running.threads.push(thread.map_err(|failure| {
                 let message = format!("the system gives no further thread ({failure}): use fewer");
-                InputError::flag("decode_threads", self.threads.to_string(), message)
+                InputError::flag("decode_threads", threads.to_string(), message)
             })?);
         }
         // If two ranks got here at the same time, one set of threads ends again.
@@ -152,10 +145,10 @@ mod tests {
     #[test]
     fn threads_are_not_bound_to_the_rank_that_starts_them() {
         let free = pin::allowed();
-        let decoders = Decoders::new(3);
+        let decoders = Decoders::new();
         let own = [free[0]];
         let _bound = BoundThread::to(&own);
-        decoders.start().expect("three threads");
+        decoders.start(3).expect("three threads");
         // A thread names itself once it runs.
         let until = Instant::now() + Duration::from_secs(20);
         let mut found = of_decoders();

@@ -8,7 +8,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// The purpose of a stream: streams of one seed but different purposes are independent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Which samples are held out.
     Split = 1,
     /// The order of an epoch.
@@ -30,12 +30,12 @@ pub(crate) enum Purpose {
 }
 
 /// The stream number `index` of `purpose` under `seed`; the three are the key, so no two streams overlap.
-pub(crate) fn stream(seed: u64, purpose: Purpose, index: u64) -> ChaCha8Rng {
+pub fn stream(seed: u64, purpose: Purpose, index: u64) -> ChaCha8Rng {
     stream_within(seed, purpose, index, 0)
 }
 
 /// As [`stream`], but one of many under the same index.
-pub(crate) fn stream_within(seed: u64, purpose: Purpose, index: u64, part: u64) -> ChaCha8Rng {
+pub fn stream_within(seed: u64, purpose: Purpose, index: u64, part: u64) -> ChaCha8Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     key[8..16].copy_from_slice(&(purpose as u64).to_le_bytes());
@@ -45,7 +45,7 @@ pub(crate) fn stream_within(seed: u64, purpose: Purpose, index: u64, part: u64) 
 }
 
 /// A uniform number in `0..bound` without bias (Lemire 2019, Algorithm 5); `bound` must not be zero.
-pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
+pub fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
     let mut product = u64::from(rng.next_u32()) * u64::from(bound);
     let threshold = bound.wrapping_neg() % bound;
     // The low half is below 2³² mod bound for exactly the surplus draws that would bias some results.
@@ -56,14 +56,14 @@ pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
 }
 
 /// Shuffles `items` uniformly at random (Fisher and Yates, Durstenfeld's form).
-pub(crate) fn shuffle(rng: &mut ChaCha8Rng, items: &mut [u32]) {
+pub fn shuffle(rng: &mut ChaCha8Rng, items: &mut [u32]) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(rng, last as u32 + 1) as usize);
     }
 }
 
 /// A uniform number in [0, 1), a multiple of 2⁻⁵³.
-pub(crate) fn uniform(rng: &mut ChaCha8Rng) -> f64 {
+pub fn uniform(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn uniform(rng: &mut ChaCha8Rng) -> f64 {
 ///
 /// `ln`, `sin` and `cos` come from the platform's libm, whose last bit may differ elsewhere; after rounding to `f32` one
 /// variate in hundreds of millions shows it.
-pub(crate) fn normal_pair(rng: &mut ChaCha8Rng) -> [f64; 2] {
+pub fn normal_pair(rng: &mut ChaCha8Rng) -> [f64; 2] {
     let radius = (-2.0 * (1.0 - uniform(rng)).ln()).sqrt();
     let (sin, cos) = (std::f64::consts::TAU * uniform(rng)).sin_cos();
     [radius * cos, radius * sin]
@@ -80,7 +80,7 @@ pub(crate) fn normal_pair(rng: &mut ChaCha8Rng) -> [f64; 2] {
 /// A bell-shaped number of mean 0 and variance 1: the sum of four random bytes, so the same bits on every platform.
 ///
 /// A byte has the mean 127.5 and the variance (256² − 1) / 12 = 5461.25, four of them 510 and 21845.
-pub(crate) fn bell(rng: &mut ChaCha8Rng) -> f32 {
+pub fn bell(rng: &mut ChaCha8Rng) -> f32 {
     let sum: i32 = rng.next_u32().to_le_bytes().into_iter().map(i32::from).sum();
     (sum - 510) as f32 / 21845f32.sqrt()
 }

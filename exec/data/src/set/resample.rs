@@ -1,6 +1,6 @@
 //! Resizes windows of decoded pictures to a model's input and normalises them, in one pass.
 
-use lockstep_data::{Normalisation, Picture};
+use crate::{Normalisation, Picture};
 use lockstep_models::Shape;
 
 /// A window of an image in pixels: first row and column, height and width.

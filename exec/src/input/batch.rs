@@ -5,45 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Augmentation, SampleForm, Shape};
+use lockstep_data::{Decoded, Recipe, Untransformed};
+use lockstep_models::SampleForm;
 use lockstep_topology::InputError;
 
-use super::augmentation::Augmented;
 use super::batch_memory::BatchMemory;
-use super::pixels::Pixels;
-use super::transform::{Decoded, Untransformed};
 
 /// fp32 bytes of the samples that a thread takes at a time: many times what taking them costs. A JPEG file is that much
 /// work by itself.
 const TAKEN: usize = 256 << 10;
-
-/// What a batch is made from.
-#[derive(Debug, Clone)]
-pub(super) struct Recipe {
-    pub(super) samples: Pixels,
-    pub(super) indices: Vec<u32>,
-    /// The shapes of a sample as stored and as taken.
-    pub(super) shapes: (Shape, Shape),
-    /// The augmentation of samples, if any.
-    pub(super) how: Option<Augmentation>,
-    pub(super) seed: u64,
-    /// The first sample's index among all since training began.
-    pub(super) place: u64,
-}
-
-impl PartialEq for Recipe {
-    fn eq(&self, other: &Recipe) -> bool {
-        let key = |recipe: &Recipe| (recipe.how, recipe.seed, recipe.place, recipe.shapes);
-        self.samples.is(&other.samples) && key(self) == key(other) && self.indices == other.indices
-    }
-}
-
-impl Recipe {
-    /// Elements of the batch.
-    pub(super) fn elements(&self) -> usize {
-        self.indices.len() * self.shapes.1.elements() as usize
-    }
-}
 
 /// A batch in progress: all samples are read, then all are decoded: made of what was read. Values in memory are not
 /// read.
@@ -89,7 +59,7 @@ pub(crate) struct MadeTimes {
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("place", &self.recipe.place).finish_non_exhaustive()
+        f.debug_struct("Batch").field("samples", &self.recipe.indices()).finish_non_exhaustive()
     }
 }
 
@@ -101,12 +71,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Batch {
     /// A batch to be made in `memory`; `on_device` says whether the rank's device transforms its samples.
     pub(super) fn new(recipe: Recipe, memory: Arc<BatchMemory>, on_device: &Arc<AtomicBool>) -> Batch {
-        let all = recipe.indices.len();
-        let (form, sample) = (recipe.samples.form(), recipe.shapes.1.elements() as usize);
+        let (all, form, sample) = (recipe.indices().len(), recipe.form(), recipe.sample_elements());
         let each = if form == SampleForm::Jpeg { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
         // Values need not be read.
         let read = if form == SampleForm::Values { all } else { 0 };
-        let pictures = recipe.indices.iter().map(|_| OnceLock::new()).collect();
+        let pictures = (0..all).map(|_| OnceLock::new()).collect();
         Batch {
             recipe,
             memory,
@@ -121,10 +90,6 @@ impl Batch {
         }
     }
 
-    fn elements(&self) -> usize {
-        self.recipe.shapes.1.elements() as usize
-    }
-
     /// Whether one thread makes all of it.
     pub(super) fn is_small(&self) -> bool {
         self.items() <= 1
@@ -132,7 +97,7 @@ impl Batch {
 
     /// Work items of reading, and as many of decoding.
     fn items(&self) -> usize {
-        self.recipe.indices.len().div_ceil(self.each)
+        self.recipe.indices().len().div_ceil(self.each)
     }
 
     /// Reads or decodes the next samples; false if none are left. One thread makes a small batch alone: handing it on
@@ -148,7 +113,7 @@ impl Batch {
 
     /// Reads or decodes the samples of a work item.
     fn work_on(&self, item: usize) {
-        let (all, items) = (self.recipe.indices.len(), self.items());
+        let (all, items) = (self.recipe.indices().len(), self.items());
         let (phase, first) = (item / items, item % items * self.each);
         let numbers = first..all.min(first + self.each);
         if phase == 1 {
@@ -157,7 +122,7 @@ impl Batch {
         }
         let begun = Instant::now();
         if item == 0 {
-            self.recipe.indices.iter().for_each(|index| self.recipe.samples.prefetch(*index));
+            self.recipe.prefetch();
         }
         let failed = numbers.clone().find_map(|number| Some((number, self.make(phase, number).err()?)));
         let mut progress = lock(&self.progress);
@@ -178,9 +143,9 @@ impl Batch {
 
     /// Reads a sample in the first phase, decodes it in the second.
     fn make(&self, phase: usize, number: usize) -> Result<(), InputError> {
-        let sample = self.recipe.indices[number];
-        let read = || self.recipe.samples.read(sample);
-        let made = catch_unwind(AssertUnwindSafe(|| if phase == 0 { read() } else { self.decode(number) }));
+        let sample = self.recipe.indices()[number];
+        let work = || if phase == 0 { self.recipe.read(number) } else { self.decode(number) };
+        let made = catch_unwind(AssertUnwindSafe(work));
         made.unwrap_or_else(|_| {
             let message = "ended the decoder: the file is damaged in a way that it does not know, or the decoder is";
             Err(InputError::new("data", format!("sample {sample}"), message))
@@ -188,25 +153,22 @@ impl Batch {
     }
 
     fn decode(&self, number: usize) -> Result<(), InputError> {
-        let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
-        let place = place + number as u64;
-        let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
-        if let Pixels::Encoded(samples) = samples
-            && *self.untransformed.get_or_init(|| samples.is_jpeg() && self.on_device.load(Ordering::Relaxed))
+        let on_device = || self.recipe.form() == SampleForm::Jpeg && self.on_device.load(Ordering::Relaxed);
+        if *self.untransformed.get_or_init(on_device)
+            && let Some(decoded) = self.recipe.decoded(number)?
         {
-            let decoded = samples.decoded(indices[number], shapes.1, augmented)?;
             assert!(self.pictures[number].set(decoded).is_ok(), "each number is taken once");
             return Ok(());
         }
-        let elements = self.elements();
+        let elements = self.recipe.sample_elements();
         // SAFETY: each number is taken once, and a rank that waits for the batch reads it when all are done.
         let image = unsafe { self.memory.arena().slice_mut(number * elements..(number + 1) * elements) };
-        samples.image(indices[number], *shapes, augmented, image)
+        self.recipe.image(number, image)
     }
 
     /// Waits until all samples are ready, at most until `deadline`; returns when they were made, if they are.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Option<MadeTimes> {
-        let all = self.recipe.indices.len();
+        let all = self.recipe.indices().len();
         let mut progress = lock(&self.progress);
         while progress.done[1] < all {
             let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
@@ -235,8 +197,7 @@ impl Batch {
             return Ok(None);
         }
         let samples = self.pictures.iter().map(|decoded| decoded.get().expect("all are decoded")).collect();
-        let Recipe { samples: Pixels::Encoded(encoded), shapes, .. } = &self.recipe else { return Ok(None) };
-        Ok(Some(Untransformed { samples, figures: encoded.normalisation(), shape: shapes.1 }))
+        Ok(Some(self.recipe.untransformed(samples)))
     }
 
     /// Copies the samples, which are ready and transformed, to `images`.

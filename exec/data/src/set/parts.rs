@@ -12,8 +12,7 @@ use lockstep_topology::{InputError, shard};
 
 use super::Dataset;
 use super::pixels::Pixels;
-use super::random::{Purpose, shuffle, stream_within};
-use crate::capacity::check_buffers;
+use crate::random::{Purpose, shuffle, stream_within};
 
 /// The partition of a set of samples among ranks.
 #[derive(Debug, Clone)]
@@ -27,24 +26,24 @@ pub struct Parts {
 
 /// The moves of a shuffle in a group, seen by one member. Samples of a part are numbered by their positions, before and
 /// after.
-pub(crate) struct Moves {
+pub struct Moves {
     /// The member's samples that stay: (position after, position before).
-    pub(crate) kept: Vec<(u32, u32)>,
+    pub kept: Vec<(u32, u32)>,
     /// The other samples, chunk by chunk.
-    pub(crate) rounds: Vec<Round>,
+    pub rounds: Vec<Round>,
 }
 
 /// A chunk of a shuffle.
 #[derive(Default)]
-pub(crate) struct Round {
+pub struct Round {
     /// By pair of members, index `from · members + to`: fp32 elements of the samples sent from one to the other.
-    pub(crate) counts: Vec<u64>,
+    pub counts: Vec<u64>,
     /// The samples that this member sends, as positions before, in the order of destinations.
-    pub(crate) sent: Vec<u32>,
+    pub sent: Vec<u32>,
     /// The new position of each sample that arrives, in the order of sources.
-    pub(crate) taken: Vec<u32>,
+    pub taken: Vec<u32>,
     /// The arriving samples, as numbers in the whole set.
-    pub(crate) came: Vec<u32>,
+    pub came: Vec<u32>,
 }
 
 impl Parts {
@@ -67,32 +66,26 @@ impl Parts {
         Ok(Some(Parts { partition: partition.clone(), samples, batch, accumulate, seed }))
     }
 
-    /// Refuses parts of a packed set that the ranks `here`, those of this process, would hold together if they need
-    /// more memory than the host has left. Sets already in memory need none.
-    ///
-    /// # Errors
-    /// The estimate, and what is left.
-    pub(crate) fn check_memory(&self, data: &Dataset, here: &[u32]) -> Result<(), InputError> {
-        let Pixels::Encoded(samples) = &data.pixels else { return Ok(()) };
+    /// Bytes that each of the ranks `here`, those of this process, needs on average for its parts of `data`; none for
+    /// sets that are in memory already.
+    pub fn memory_each(&self, data: &Dataset, here: &[u32]) -> u64 {
+        let Pixels::Encoded(samples) = &data.pixels else { return 0 };
         let (members, held) = (here.iter().map(|rank| self.group(*rank).count).min().unwrap_or(1), here.iter());
         let held: u64 = held.map(|rank| u64::from(self.partition.held_by(*rank).count)).sum();
         // On average, where the ranks hold the samples of others, or none.
         let part = (samples.bytes().div_ceil(u64::from(members)) * held).div_ceil(here.len().max(1) as u64);
         // A shuffle needs memory for samples sent and received beside the part.
         let shuffles = self.partition.shuffle_every.is_some() && members > 1;
-        let chunks = if shuffles { 2 * part.min(4 * self.partition.chunk) } else { 0 };
-        let each = u128::from(part + chunks);
-        let cure = "let more ranks hold the set together (fewer groups, more hosts), or use one-shuffle, which leaves it in its file";
-        check_buffers("sampling", "partitioned", here.len() as u64, each, cure)
+        part + if shuffles { 2 * part.min(4 * self.partition.chunk) } else { 0 }
     }
 
     /// The ranks with which `rank` shuffles.
-    pub(crate) fn group(&self, rank: u32) -> RankRange {
+    pub fn group(&self, rank: u32) -> RankRange {
         self.partition.groups[self.partition.group_of(rank)]
     }
 
     /// The number of shuffles before step `step`.
-    pub(crate) fn shuffles_before(&self, step: u64) -> u64 {
+    pub fn shuffles_before(&self, step: u64) -> u64 {
         self.partition.shuffles_before(step)
     }
 
@@ -123,7 +116,7 @@ impl Parts {
 
     /// The samples that the first rank of `rank`'s node holds for all its ranks, in order; none where each rank holds
     /// its own.
-    pub(crate) fn of_node(&self, rank: u32, shuffles: u64) -> Vec<u32> {
+    pub fn of_node(&self, rank: u32, shuffles: u64) -> Vec<u32> {
         let node = self.partition.nodes.iter().find(|node| node.contains(rank));
         node.map_or_else(Vec::new, |node| self.held(node.first, shuffles))
     }
@@ -135,7 +128,7 @@ impl Parts {
 
     /// Positions of a worker's samples of micro-batch `repetition` of step `step`, in what the rank that holds them
     /// holds.
-    pub(crate) fn drawn(&self, step: u64, worker: u32, repetition: u32) -> Vec<u32> {
+    pub fn drawn(&self, step: u64, worker: u32, repetition: u32) -> Vec<u32> {
         let holder = self.partition.nodes.iter().find(|node| node.contains(worker)).map_or(worker, |node| node.first);
         let before = (self.part(worker).start - self.place(holder).start) as u32;
         self.drawn_of_part(step, worker, repetition).into_iter().map(|position| before + position).collect()
@@ -164,7 +157,7 @@ impl Parts {
 
     /// What `rank` keeps, sends and receives when its group goes from the state after `shuffles` shuffles to the next
     /// one, in `rounds` rounds; `elements` gives the size of a sample's message.
-    pub(crate) fn moves(&self, rank: u32, shuffles: u64, rounds: u32, elements: impl Fn(u32) -> u64) -> Moves {
+    pub fn moves(&self, rank: u32, shuffles: u64, rounds: u32, elements: impl Fn(u32) -> u64) -> Moves {
         let number = self.partition.group_of(rank);
         let group = self.partition.groups[number];
         let (members, own) = (group.count as usize, (rank - group.first) as usize);

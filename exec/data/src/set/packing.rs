@@ -4,7 +4,7 @@ use lockstep_topology::InputError;
 
 use super::Dataset;
 use super::message::Coming;
-use super::random::{Purpose, shuffle, stream};
+use crate::random::{Purpose, shuffle, stream};
 
 /// A part of a set, half of which leaves in each shuffle and comes back.
 pub struct PackedMoves<'a> {
