@@ -7,7 +7,6 @@
 mod attributes;
 mod init;
 mod kind;
-mod layer_id;
 mod rule;
 mod shape;
 #[cfg(test)]
@@ -21,11 +20,21 @@ pub use attributes::{Attributes, Maker};
 pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, samples_per_group};
-pub use layer_id::LayerId;
 pub use pool2d::PoolKind;
 pub use rule::{LayerRule, Learned, OfKind};
 pub use shape::Shape;
 pub use work::{Pass, Sizes, Work};
+
+/// A layer's position in topological order, which is also its index in [`Model::layers`](crate::Model::layers).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LayerId(pub u32);
+
+impl LayerId {
+    /// The position as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Makes the layers of their files: `file: Variant(its settings, if it has any) [kinds in files] "what it is";`.
 macro_rules! layers {

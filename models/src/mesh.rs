@@ -4,7 +4,6 @@ mod axis;
 mod axis_algorithms;
 mod by_coordinate;
 mod members;
-mod ranks;
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +13,7 @@ pub use axis::{Axis, AxisSet};
 pub use axis_algorithms::AxisAlgorithms;
 pub use by_coordinate::ByCoordinate;
 use lockstep_topology::InputError;
-pub use members::Members;
-pub use ranks::RankRange;
+pub use members::{Members, RankRange};
 
 /// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the
 /// last axis first.

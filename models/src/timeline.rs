@@ -1,10 +1,9 @@
 //! Records when each task of each rank was ready, started and ended: a timeline, predicted or measured in one form.
 
 pub mod critical_path;
-mod input_wait;
 pub mod overlap;
-mod straggling;
 mod totals;
+mod waits;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,8 +12,8 @@ use lockstep_topology::Time;
 
 use crate::{Op, Periodic, PeriodicSpan, Program, Span, Stream, TaskId};
 pub use critical_path::CriticalPath;
-pub use straggling::straggling_s;
 pub use totals::{Total, Totals};
+pub use waits::straggling_s;
 
 /// One optimizer step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

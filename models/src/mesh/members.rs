@@ -1,9 +1,29 @@
-//! `Members`: lists the ranks of a group: at equal distances along the axes that it extends over, and
-//! dedicated servers.
+//! Names ranks: `RankRange`, a range of them, and `Members`, those of a group: at equal distances along the axes that it
+//! extends over, and dedicated servers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::RankRange;
+/// Ranks `first`, `first + 1` … `first + count − 1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RankRange {
+    /// The lowest rank.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl RankRange {
+    /// Whether `rank` is one of them.
+    pub fn contains(self, rank: u32) -> bool {
+        (self.first..self.first + self.count).contains(&rank)
+    }
+
+    /// The ranks in ascending order.
+    pub fn iter(self) -> Range<u32> {
+        self.first..self.first + self.count
+    }
+}
 
 /// Ranks that take part in an exchange, in the order of their member numbers; dedicated servers come last.
 ///

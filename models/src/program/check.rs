@@ -7,7 +7,8 @@ mod proofs;
 use lockstep_topology::{Collective, InputError, check as check_schedule};
 
 use crate::{
-    Area, Buffer, ByCoordinate, Copy, Exchange, Members, Op, PipelinePass, Program, Role, Stream, TaskId, pipeline,
+    Area, Buffer, ByCoordinate, Copy, Elementwise, Exchange, Members, Op, PipelinePass, Program, Role, Stream, Task,
+    TaskId, pipeline,
 };
 
 pub use proofs::Proofs;
@@ -85,74 +86,62 @@ impl Program {
 
     fn check_role(&self, role: &Role) -> Result<(), InputError> {
         for (id, task) in role.tasks.iter().enumerate() {
-            for after in &task.after {
-                if after.task >= role.tasks.len() {
-                    return Err(fault(role, &task.name, "waits for a task that does not exist"));
-                }
-                // Without forward references within an iteration there is no cycle.
-                if after.lag == 0 && after.task >= id {
-                    return Err(fault(
-                        role,
-                        &task.name,
-                        "waits for a later task of the same iteration: it would never start",
-                    ));
-                }
-            }
-            if task.op.input() != task.stream.input().map(|_| task.stream) {
-                return Err(fault(role, &task.name, "reads, decodes or uploads on another stream than that for it"));
-            }
-            let elementwise = matches!(task.op, Op::Elementwise(_));
-            if task.stream == Stream::Synchronisation && !elementwise {
-                return Err(fault(role, &task.name, "only elementwise arithmetic runs beside the compute stream"));
-            }
+            check_order(role, id)?;
             match &task.op {
-                Op::Repeat { count, body, claimed } => {
-                    if *count == 0 || id + body >= role.tasks.len() || *body == 0 {
-                        return Err(fault(role, &task.name, "repeats nothing, or reaches past the end of its role"));
-                    }
-                    let body = &role.tasks[id + 1..=id + body];
-                    if body.iter().any(|task| matches!(task.op, Op::Repeat { .. } | Op::Schedule(_))) {
-                        return Err(fault(role, &task.name, "bodies do not nest"));
-                    }
-                    if *claimed != self.claims() {
-                        return Err(fault(
-                            role,
-                            &task.name,
-                            "claims batches that are assigned, or the other way round",
-                        ));
-                    }
-                }
-                Op::Schedule(order) => {
-                    if id + order.tasks() >= role.tasks.len() {
-                        return Err(fault(role, &task.name, "reaches past the end of its role"));
-                    }
-                    let bodies = &role.tasks[id + 1..=id + order.tasks()];
-                    if bodies.iter().any(|task| matches!(task.op, Op::Repeat { .. } | Op::Schedule(_))) {
-                        return Err(fault(role, &task.name, "bodies do not nest"));
-                    }
-                    if order.micro_batches != self.accumulate {
-                        return Err(fault(role, &task.name, "has other micro-batches than the program"));
-                    }
-                }
+                Op::Repeat { .. } | Op::Schedule(_) => self.check_bodies(role, id)?,
                 Op::Load { samples, into: Some(buffer), .. } => self.check_load(role, &task.name, *samples, *buffer)?,
                 Op::Compute { chain, .. } if *chain >= self.chains.len() => {
                     return Err(fault(role, &task.name, "runs a chain that does not exist"));
                 }
-                Op::Elementwise(of) => {
-                    let buffers = of.formula.buffers();
-                    let short = |buffer: &Buffer| self.elements(*buffer) < of.range.end;
-                    if of.range.start > of.range.end || buffers.iter().any(short) {
-                        return Err(fault(role, &task.name, "changes elements that its buffers do not have"));
-                    }
-                    let of_passes = |buffer: &Buffer| !matches!(buffer, Buffer::Declared(_));
-                    if task.stream == Stream::Synchronisation && buffers.iter().any(of_passes) {
-                        return Err(fault(role, &task.name, "touches what passes use beside the compute stream"));
-                    }
-                }
+                Op::Elementwise(of) => self.check_formula(role, task, of)?,
                 Op::Exchange(exchange) => self.check_exchange(role, id, exchange)?,
                 Op::Copy(copies) => self.check_copies(role, &task.name, copies)?,
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// What is repeated lies within the role and repeats nothing itself.
+    fn check_bodies(&self, role: &Role, id: TaskId) -> Result<(), InputError> {
+        let task = &role.tasks[id];
+        let wrong = |message| Err(fault(role, &task.name, message));
+        let length = match &task.op {
+            Op::Repeat { count, body, .. } if *count == 0 || *body == 0 || id + body >= role.tasks.len() => {
+                return wrong("repeats nothing, or reaches past the end of its role");
+            }
+            Op::Repeat { body, .. } => *body,
+            Op::Schedule(order) if id + order.tasks() >= role.tasks.len() => {
+                return wrong("reaches past the end of its role");
+            }
+            Op::Schedule(order) => order.tasks(),
+            _ => return Ok(()),
+        };
+        let body = &role.tasks[id + 1..=id + length];
+        if body.iter().any(|task| matches!(task.op, Op::Repeat { .. } | Op::Schedule(_))) {
+            return wrong("bodies do not nest");
+        }
+        match &task.op {
+            Op::Repeat { claimed, .. } if *claimed != self.claims() => {
+                wrong("claims batches that are assigned, or the other way round")
+            }
+            Op::Schedule(order) if order.micro_batches != self.accumulate => {
+                wrong("has other micro-batches than the program")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A formula changes only elements that its buffers have, and beside the compute stream none that passes use.
+    fn check_formula(&self, role: &Role, task: &Task, of: &Elementwise) -> Result<(), InputError> {
+        let buffers = of.formula.buffers();
+        let short = |buffer: &Buffer| self.elements(*buffer) < of.range.end;
+        if of.range.start > of.range.end || buffers.iter().any(short) {
+            return Err(fault(role, &task.name, "changes elements that its buffers do not have"));
+        }
+        let of_passes = |buffer: &Buffer| !matches!(buffer, Buffer::Declared(_));
+        if task.stream == Stream::Synchronisation && buffers.iter().any(of_passes) {
+            return Err(fault(role, &task.name, "touches what passes use beside the compute stream"));
         }
         Ok(())
     }
@@ -337,6 +326,28 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// A task waits only for earlier tasks and is on the stream for its kind. Without forward references within an iteration
+/// there is no cycle.
+fn check_order(role: &Role, id: TaskId) -> Result<(), InputError> {
+    let task = &role.tasks[id];
+    let wrong = |message| Err(fault(role, &task.name, message));
+    for after in &task.after {
+        if after.task >= role.tasks.len() {
+            return wrong("waits for a task that does not exist");
+        }
+        if after.lag == 0 && after.task >= id {
+            return wrong("waits for a later task of the same iteration: it would never start");
+        }
+    }
+    if task.op.input() != task.stream.input().map(|_| task.stream) {
+        return wrong("reads, decodes or uploads on another stream than that for it");
+    }
+    if task.stream == Stream::Synchronisation && !matches!(task.op, Op::Elementwise(_)) {
+        return wrong("only elementwise arithmetic runs beside the compute stream");
+    }
+    Ok(())
 }
 
 fn fault(role: &Role, value: &str, message: &str) -> InputError {
