@@ -13,7 +13,7 @@ mod places;
 mod plan;
 mod weights;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{Dtype, InputError};
 
 use crate::{Buffer, Op, Program, Role, TaskId};
 pub use activations::{Content, PlannedTensor, Reads, activations};
@@ -23,8 +23,8 @@ pub use gradients::{GradientLife, lives};
 pub use places::Places;
 pub use plan::{Activations, Flattening, Plan, Reuse};
 
-/// Bytes of an fp32 element, in which plans are made, and of a label.
-const ELEMENT_BYTES: u64 = 4;
+/// The format in which plans are made.
+const PLANNED: Dtype = Dtype::F32;
 /// Bytes of a cache line: activations begin on one.
 const LINE_BYTES: u64 = 64;
 
@@ -64,9 +64,9 @@ impl Memory {
         let places = BufferPlaces::of_role(program, (role, role.ranks.first()), Reuse::Full);
         let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
         let [parameters, gathered, gradients, momentum] =
-            buffers.map(|buffer| places.of(buffer).elements() as u64 * program.element_bytes(buffer));
+            buffers.map(|buffer| program.dtype(buffer).bytes(places.of(buffer).elements() as u64));
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
-        let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
+        let buffers = held.map(|elements| Dtype::F32.bytes(elements)).sum();
         // Samples that are loaded into a buffer count there; the first layers read from their own memory.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
             Op::Load { into: Some(_), .. } => Some(program.batch_per_rank),
@@ -81,10 +81,10 @@ impl Memory {
         let activations = Activations::of_role(program, role);
         let in_flight = u64::from(role.micro_batches_in_flight());
         Ok(Memory {
-            weights: parameters + gathered + model.statistics_elements() * ELEMENT_BYTES,
+            weights: parameters + gathered + Dtype::F32.bytes(model.statistics_elements()),
             gradients,
             optimizer: momentum * optimizer_elements,
-            input: in_flight * u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
+            input: in_flight * u64::from(samples) * (Dtype::F32.bytes(model.input().elements()) + Dtype::U32.bytes(1)),
             activations: in_flight * activations.planned,
             activations_unplanned: in_flight * activations.unplanned,
             activations_live: in_flight * activations.live,
@@ -131,7 +131,7 @@ fn in_flight(program: &Program, role: &Role) -> Result<u64, InputError> {
     for (_, exchange) in role.exchanges() {
         let schedule = program.schedule(exchange, role.ranks.first())?;
         let elements = schedule.scratch_elements(Program::window(exchange, &schedule));
-        scratch.push(elements * program.element_bytes(exchange.buffer));
+        scratch.push(program.dtype(exchange.buffer).bytes(elements));
     }
     scratch.sort_unstable_by(|a, b| b.cmp(a));
     // As many as an iteration starts while exchanges of the one before may still be in flight.

@@ -17,6 +17,8 @@ mod span;
 use std::ops::Range;
 use std::sync::Arc;
 
+use lockstep_topology::Dtype;
+
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
     Assignment, Averaging, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Precision, Sharding,
@@ -130,10 +132,9 @@ impl Program {
         (0..).zip(&self.buffers).filter_map(|(index, of)| Some((Buffer::Declared(index), of.state?)))
     }
 
-    /// Bytes of an element of a buffer, in memory and in messages: those of gradients follow the program, all
-    /// others are fp32.
-    pub fn element_bytes(&self, buffer: Buffer) -> u64 {
-        if buffer == Buffer::Gradients { self.gradients.bytes() } else { Gradients::F32.bytes() }
+    /// The format of a buffer, in memory and in messages: that of gradients follows the program, all others are fp32.
+    pub fn dtype(&self, buffer: Buffer) -> Dtype {
+        if buffer == Buffer::Gradients { self.gradients.dtype(self.precision) } else { Dtype::F32 }
     }
 
     /// The buffer in which layers find their parameters: gathered ones where parameters are sharded.

@@ -169,7 +169,7 @@ impl Plan {
                                 }
                             };
                             let window = Program::window(exchange, &schedule);
-                            let element_bytes = program.element_bytes(exchange.buffer);
+                            let element_bytes = program.dtype(exchange.buffer).bytes(1);
                             group_exchanges.push(GroupExchange {
                                 schedule,
                                 element_bytes,

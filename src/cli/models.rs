@@ -7,7 +7,7 @@ use lockstep_measure::memory;
 use lockstep_models::{Model, Node, Pass};
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::{Bytes, Dtype, InputError};
 
 use super::models_layouts::ModelsLayouts;
 use super::models_plan::ModelsPlan;
@@ -140,7 +140,7 @@ fn summary(model: &Model) -> String {
         row.name,
         row.layers,
         row.parameters,
-        Bytes(row.parameters * 4),
+        Bytes(Dtype::F32.bytes(row.parameters)),
         row.forward_gflop,
         row.training_gflop
     )

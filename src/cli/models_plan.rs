@@ -11,13 +11,10 @@ use lockstep_models::{
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, Report, STAGE_LEGEND, StageLabel, StageRow, print, stage_chart, stage_picture};
-use lockstep_topology::{Algorithm, Cluster, InputError, library_of_gpus};
+use lockstep_topology::{Algorithm, Cluster, Dtype, InputError, library_of_gpus};
 
 use super::flags::{algorithm, positive};
 use super::models_plan_mesh::{self, List};
-
-/// Bytes of an fp32 activation.
-const ELEMENT_BYTES: u64 = 4;
 
 /// Micro-batches of a step unless a flag says otherwise.
 const MICRO_BATCHES: u32 = 8;
@@ -159,7 +156,7 @@ impl ModelsPlan {
 
     fn row(&self, model: &Model, stages: &Stages, stage: u32, in_flight: u32, idle_share: f64) -> StageRow {
         let sum = |of: fn(&StageChunk) -> f64| stages.chunks_of(stage).map(of).sum::<f64>();
-        let sent_bytes_per_sample = stages.sent_elements(stage) * ELEMENT_BYTES;
+        let sent_bytes_per_sample = Dtype::F32.bytes(stages.sent_elements(stage));
         StageRow {
             stage,
             layers: stages.chunks_of(stage).map(|chunk| layers(model, chunk)).collect(),

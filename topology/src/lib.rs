@@ -7,6 +7,7 @@ pub mod aliases;
 pub mod cluster;
 pub mod collective;
 pub mod document;
+mod dtype;
 mod input_error;
 mod line_index;
 mod named;
@@ -22,6 +23,7 @@ pub use collective::{
     Action, Algorithm, Collective, ExpressionId, Group, Lane, LaneStep, Library, PipelinePhase, Reason, ReductionOrder,
     Schedule, ScheduleError, Wait, check, library_of_gpus, shard,
 };
+pub use dtype::Dtype;
 pub use input_error::{ErrorPlace, InputError, nearest};
 pub use line_index::LineIndex;
 pub use named::unknown_name;

@@ -5,8 +5,7 @@
 //! needs is counted as read or written once, in fp32; sums of gradients from several consumers are not part of any
 //! layer. The formula of each kind is in its file.
 
-/// Bytes of one fp32 element.
-const ELEMENT_BYTES: f64 = 4.0;
+use lockstep_topology::Dtype;
 
 /// One of the three computations of a layer in a training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,7 +37,8 @@ impl Work {
 
     /// This many FLOPs and elements read and written.
     pub(crate) fn of(flops: f64, elements_read: f64, elements_written: f64) -> Work {
-        Work { flops, bytes_read: elements_read * ELEMENT_BYTES, bytes_written: elements_written * ELEMENT_BYTES }
+        let each = Dtype::F32.bytes(1) as f64;
+        Work { flops, bytes_read: elements_read * each, bytes_written: elements_written * each }
     }
 }
 

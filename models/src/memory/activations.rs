@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use crate::layer::InputUse;
 use crate::{Area, Layer, LayerId, Model, Op, Phase, Program, Role};
 
-use super::{ELEMENT_BYTES, LINE_BYTES};
+use super::{LINE_BYTES, PLANNED};
 
 /// What a tensor of a layer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +118,7 @@ pub fn activations(program: &Program, role: &Role) -> Vec<PlannedTensor> {
         let of_gradient = (Content::Gradient, " gradient", gradients[layer.index()]);
         for (content, what, uses) in [(Content::Output, "", outputs[layer.index()]), of_gradient] {
             if let (Some(span), true, false) = (uses.span, uses.wanted, node.layer.is_loss()) {
-                push(content, what, samples * node.output.elements() * ELEMENT_BYTES, span);
+                push(content, what, PLANNED.bytes(samples * node.output.elements()), span);
             }
         }
         let Some((what, kept)) = node.layer.rule().keeps(node.input_shapes[0], node.output) else { continue };

@@ -11,7 +11,7 @@ use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, Task, TaskId};
 use super::arrange::{Allocation, arrange, live_bytes};
 use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
-use super::{ELEMENT_BYTES, LINE_BYTES};
+use super::{LINE_BYTES, PLANNED};
 
 /// Parameters whose gradients are made, exchanged, consumed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,22 +43,22 @@ fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
     let storage = |life: &GradientLife| {
         let padding = padding_by_end.get(&life.range.end).copied().unwrap_or(0);
         Allocation {
-            bytes: ((life.range.end - life.range.start + padding) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES),
+            bytes: PLANNED.bytes(life.range.end - life.range.start + padding).next_multiple_of(LINE_BYTES),
             first: life.first,
             last: life.last,
             again: None,
         }
     };
     let pieces: Vec<Allocation> = lives.iter().map(storage).collect();
-    let all = apart as u64 * ELEMENT_BYTES;
+    let all = PLANNED.bytes(apart as u64);
     if live_bytes(&pieces) >= all {
         return None;
     }
     let arrangement = arrange(&pieces);
     let place = |(life, offset): (&GradientLife, &u64)| {
-        (life.range.start as usize..life.range.end as usize, (offset / ELEMENT_BYTES) as usize)
+        (life.range.start as usize..life.range.end as usize, PLANNED.elements_within(*offset) as usize)
     };
-    let elements = (arrangement.bytes / ELEMENT_BYTES) as usize;
+    let elements = PLANNED.elements_within(arrangement.bytes) as usize;
     let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
     (arrangement.bytes < all).then(|| Places::new(pieces, elements, program.model.parameter_elements() as usize))
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::{Area, LayerId, Op, Phase, Program, Role};
 
-use super::ELEMENT_BYTES;
+use super::PLANNED;
 use super::activations::{Chains, Content, PlannedTensor, activations};
 use super::arrange::{Allocation, arrange, live_bytes};
 
@@ -91,12 +91,12 @@ impl Plan {
             ),
         };
         let range = |piece: usize, bytes: u64| {
-            let start = arrangement.offsets[piece] / ELEMENT_BYTES;
-            start as usize..(start + bytes / ELEMENT_BYTES) as usize
+            let start = PLANNED.elements_within(arrangement.offsets[piece]);
+            start as usize..(start + PLANNED.elements_within(bytes)) as usize
         };
         let layers = program.model.layers().len();
         let mut plan = Plan {
-            elements: (arrangement.bytes / ELEMENT_BYTES) as usize,
+            elements: PLANNED.elements_within(arrangement.bytes) as usize,
             outputs: vec![None; layers],
             gradients: vec![None; layers],
             dead: vec![Vec::new(); role.tasks.len()],
@@ -105,7 +105,7 @@ impl Plan {
         for (tensor, piece) in tensors.iter().zip(&piece_of) {
             let Some(piece) = *piece else { continue };
             let elements = program.model.node(tensor.layer).output.elements();
-            let bytes = chains.samples_in(&program.model, tensor.layer) * elements * ELEMENT_BYTES;
+            let bytes = PLANNED.bytes(chains.samples_in(&program.model, tensor.layer) * elements);
             let of_layer = match tensor.content {
                 Content::Output => &mut plan.outputs,
                 _ => &mut plan.gradients,
@@ -127,7 +127,7 @@ impl Activations {
         let mut tensors = activations(program, role);
         let (mut pieces, _) = pieces(program, role, &tensors, (Reuse::Full, Flattening::View));
         // A plan counts elements, whatever their size.
-        let taken = |bytes: u64| bytes / ELEMENT_BYTES * program.precision.activation_bytes();
+        let taken = |bytes: u64| program.precision.activation_dtype().bytes(PLANNED.elements_within(bytes));
         let arena = taken(arrange(&pieces).bytes);
         pieces.iter_mut().for_each(|piece| piece.bytes = taken(piece.bytes));
         let stored = tensors.iter_mut().filter(|tensor| tensor.content != Content::Kept);

@@ -12,7 +12,7 @@ use super::arrange::{Allocation, arrange};
 use super::gradients::{merged, parameters_of};
 use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
-use super::{ELEMENT_BYTES, LINE_BYTES};
+use super::{LINE_BYTES, PLANNED};
 
 impl Places {
     /// The gathered parameters of the ranks of a role: none where they keep all; in their order, unless `reuse` lets
@@ -31,7 +31,7 @@ fn sharing(program: &Program, role: &Role) -> Option<Places> {
     let lives = merged(uses(program, role));
     let storage = |(range, tasks): &(Range<u64>, Vec<TaskId>)| {
         let padding = padding_by_end.get(&range.end).copied().unwrap_or(0);
-        let bytes = ((range.end - range.start + padding) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES);
+        let bytes = PLANNED.bytes(range.end - range.start + padding).next_multiple_of(LINE_BYTES);
         let mut lives = lives_of(role, range, tasks)?.into_iter();
         let (first, last) = lives.next()?;
         let again = lives.reduce(|a, b| (a.0, b.1));
@@ -40,9 +40,9 @@ fn sharing(program: &Program, role: &Role) -> Option<Places> {
     let pieces: Vec<Allocation> = lives.iter().map(storage).collect::<Option<_>>()?;
     let arrangement = arrange(&pieces);
     let place = |((range, _), offset): (&(Range<u64>, _), &u64)| {
-        (range.start as usize..range.end as usize, (offset / ELEMENT_BYTES) as usize)
+        (range.start as usize..range.end as usize, PLANNED.elements_within(*offset) as usize)
     };
-    let elements = (arrangement.bytes / ELEMENT_BYTES) as usize;
+    let elements = PLANNED.elements_within(arrangement.bytes) as usize;
     let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
     Some(Places::new(pieces, elements, program.model.parameter_elements() as usize))
 }

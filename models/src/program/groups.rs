@@ -45,9 +45,9 @@ impl Program {
     /// # Errors
     /// When the algorithm does not fit the group.
     pub fn schedule_among(&self, exchange: &Exchange, members: &Members) -> Result<Schedule, InputError> {
-        let elements = self.elements_of(exchange, members);
+        let payload = (self.elements_of(exchange, members), self.dtype(exchange.buffer));
         let group = self.nodes_of(exchange, members);
-        let schedule = Schedule::new(&exchange.collective, &exchange.algorithm, &group, elements, exchange.chunk)?;
+        let schedule = Schedule::of(&exchange.collective, &exchange.algorithm, &group, payload, exchange.chunk)?;
         Ok(if exchange.padded { schedule.padded() } else { schedule })
     }
 

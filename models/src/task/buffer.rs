@@ -1,7 +1,7 @@
 //! Names the memory areas that exchanges, copies and formulas use.
 
 /// A memory area that every rank of a role has; sizes are in elements of
-/// [`Program::element_bytes`](crate::Program::element_bytes) bytes.
+/// [`Program::dtype`](crate::Program::dtype).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Buffer {
     /// All learnable parameters, in the model's parameter order; a part of them where layers read [`Buffer::Weights`].

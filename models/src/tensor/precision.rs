@@ -6,6 +6,7 @@
 //! activations and their gradients take 16 each, and convolutions and products read a copy of the weights in the
 //! precision's own format.
 
+use lockstep_topology::Dtype;
 use lockstep_topology::cluster::PeakPrecision as Format;
 
 /// The format of factors in convolutions and products, and of activations; sums are fp32 throughout.
@@ -38,14 +39,18 @@ impl Precision {
         }
     }
 
-    /// Bytes of an element of an activation, and of its gradient.
-    pub fn activation_bytes(self) -> u64 {
-        if self.copies_weights() { 2 } else { 4 }
+    /// The format of activations, and of their gradients.
+    pub fn activation_dtype(self) -> Dtype {
+        match self {
+            Precision::F32 | Precision::Tf32 => Dtype::F32,
+            Precision::F16 => Dtype::F16,
+            Precision::Bf16 | Precision::F8 => Dtype::Bf16,
+        }
     }
 
-    /// Bytes of a factor of a convolution or a product.
-    pub fn factor_bytes(self) -> u64 {
-        if self == Precision::F8 { 1 } else { self.activation_bytes() }
+    /// The format of the factors of convolutions and products in memory.
+    pub fn factor_dtype(self) -> Dtype {
+        if self == Precision::F8 { Dtype::F8E4M3 } else { self.activation_dtype() }
     }
 
     /// `resnet-50 in bf16`: the name of what is trained so; `name` alone in fp32.
@@ -72,8 +77,8 @@ pub enum Gradients {
 lockstep_topology::named!(Gradients, "format of gradients": F32 = "fp32", Half = "half");
 
 impl Gradients {
-    /// Bytes of an element.
-    pub fn bytes(self) -> u64 {
-        if self == Gradients::Half { 2 } else { 4 }
+    /// Their format where layers are trained in `precision`.
+    pub fn dtype(self, precision: Precision) -> Dtype {
+        if self == Gradients::Half { precision.activation_dtype() } else { Dtype::F32 }
     }
 }

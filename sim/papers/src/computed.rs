@@ -7,13 +7,13 @@ use lockstep_models::{Job, Model, Pass, SetPerNode, Strategy};
 use lockstep_sim::{CollectiveRun, Platform, Roofline, SimError};
 use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::document::{Entry, Table};
-use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
+use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Dtype, Group, Hosting, HostingRule, InputError};
 use lockstep_topology::{Placement, PlacementRule, Schedule, unknown_name};
 
 use super::unit::UnitDimension;
 
 /// Bytes of an fp32 element.
-const ELEMENT_BYTES: f64 = 4.0;
+const ELEMENT_BYTES: f64 = Dtype::F32.bytes(1) as f64;
 
 /// Keys of a `computed` table.
 const KEYS: [&str; 15] = [

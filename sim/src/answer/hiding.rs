@@ -134,6 +134,6 @@ fn simple(program: &Program, prediction: &Prediction) -> Option<Bandwidth> {
     program.roles[0].exchanges().next()?;
     let kinds = prediction.timeline.seconds_by_kind(program);
     let backward: f64 = kinds.iter().filter(|(kind, _)| kind.starts_with("backward")).map(|(_, s)| s).sum();
-    let bytes = program.element_bytes(Buffer::Gradients) * program.model.parameter_elements();
+    let bytes = program.dtype(Buffer::Gradients).bytes(program.model.parameter_elements());
     Bandwidth::new(2.0 * bytes as f64 / backward)
 }

@@ -7,6 +7,7 @@
 //! fills nothing.
 
 use lockstep_models::{Gradients, KernelClass, Node, Pass, Phase, Precision, Program};
+use lockstep_topology::Dtype;
 use lockstep_topology::cluster::{Device, DeviceKind, GpuSpec, Route};
 
 use super::fill::{Fill, fill, streaming};
@@ -59,7 +60,7 @@ impl Numbers {
 
     /// Bytes of what takes `fp32_bytes` in fp32.
     fn bytes(self, fp32_bytes: f64) -> f64 {
-        fp32_bytes * self.precision.activation_bytes() as f64 / 4.0
+        fp32_bytes * self.precision.activation_dtype().bytes(1) as f64 / Dtype::F32.bytes(1) as f64
     }
 
     /// Bytes that a pass moves to convert its fp32 weights to factors, or the gradients of those to fp32.
@@ -71,7 +72,7 @@ impl Numbers {
             Pass::BackwardWeight => self.gradients == Gradients::F32,
         };
         if turns && self.turns && node.is_product() {
-            weights() * (4 + self.precision.factor_bytes()) as f64
+            weights() * (Dtype::F32.bytes(1) + self.precision.factor_dtype().bytes(1)) as f64
         } else {
             0.0
         }

@@ -9,7 +9,7 @@ use super::group::Group;
 use super::lanes::Lanes;
 use super::meaning::Collective;
 use super::nccl::{Method, Request, Wire};
-use crate::InputError;
+use crate::{Dtype, InputError};
 
 /// How a collective is performed, with its parameters; read from and shown as text.
 ///
@@ -145,6 +145,8 @@ pub(super) struct Call<'a> {
     pub(super) group: &'a Group,
     /// Elements of the buffer.
     pub(super) elements: u64,
+    /// Their format.
+    pub(super) dtype: Dtype,
     /// Whether `hierarchical` calls it for the leaders of nodes, with lanes that each sum a range of the buffer.
     pub(super) nested: bool,
 }

@@ -36,10 +36,10 @@ mod prelude {
     pub(super) use super::super::meaning::Collective;
     pub(super) use super::super::nccl::Method;
     pub(super) use super::super::phase::PipelinePhase;
-    pub(super) use super::super::shard::{Cut, ELEMENT_BYTES, Split, of_node, piece, shard, shard_of};
+    pub(super) use super::super::shard::{Cut, Split, of_node, piece, shard, shard_of};
     pub(super) use super::super::step::{Action, LaneStep};
-    pub(super) use crate::InputError;
     pub(super) use crate::symmetry::Permutations;
+    pub(super) use crate::{Dtype, InputError};
 }
 
 use std::str::FromStr;

@@ -13,12 +13,12 @@ use super::lane::{Lane, Sent};
 use super::lanes::Lanes;
 use super::meaning::Collective;
 use super::phase::PipelinePhase;
-use super::shard::{ELEMENT_BYTES, Split};
+use super::shard::Split;
 use crate::symmetry::Permutations;
-use crate::{Bytes, InputError};
+use crate::{Bytes, Dtype, InputError};
 
-/// Elements in a chunk of a pipelined algorithm, if the caller names none: 256 KiB of 32-bit floats.
-const PIPELINE_CHUNK: u64 = 64 * 1024;
+/// Bytes of a chunk of a pipelined algorithm, if the caller names none.
+const PIPELINE_CHUNK_BYTES: u64 = 256 << 10;
 
 /// A validated schedule: for each member and index, a [`Lane`].
 ///
@@ -38,6 +38,7 @@ pub struct Schedule {
     contributors: u32,
     lanes: Arc<dyn Lanes>,
     split: Split,
+    dtype: Dtype,
     buffered: bool,
 }
 
@@ -46,13 +47,10 @@ pub struct Schedule {
 const MOST_LANES: u64 = 1 << 20;
 
 impl Schedule {
-    /// Performs `collective` by `algorithm` in `group` on a buffer of `elements` (an alltoallv: on buffers of at least
-    /// the longest row and column of its counts), in lanes of about `chunk` elements. `chunk` 0 is the algorithm's
-    /// default: chunks of the algorithm's own size where it is pipelined, else one lane per root.
+    /// As [`Schedule::of`], on fp32 elements.
     ///
     /// # Errors
-    ///
-    /// An algorithm that cannot serve the collective or the group, with the cure.
+    /// As there.
     pub fn new(
         collective: &Collective,
         algorithm: &Algorithm,
@@ -60,16 +58,32 @@ impl Schedule {
         elements: u64,
         chunk: u64,
     ) -> Result<Schedule, InputError> {
+        Schedule::of(collective, algorithm, group, (elements, Dtype::F32), chunk)
+    }
+
+    /// Performs `collective` by `algorithm` in `group` on a buffer of elements of a format (an alltoallv: on buffers of
+    /// at least the longest row and column of its counts), in lanes of about `chunk` elements. `chunk` 0 is the
+    /// algorithm's default: chunks of the algorithm's own bytes where it is pipelined, else one lane per root.
+    ///
+    /// # Errors
+    /// An algorithm that cannot serve the collective or the group, with the cure.
+    pub fn of(
+        collective: &Collective,
+        algorithm: &Algorithm,
+        group: &Group,
+        (elements, dtype): (u64, Dtype),
+        chunk: u64,
+    ) -> Result<Schedule, InputError> {
         let members = group.members();
         if members == 0 || members > 1 << 30 {
             let message = "a collective needs 1 to 2^30 members";
             return Err(InputError::new("", format!("{members} members"), message));
         }
-        let lanes = lanes(&Call { algorithm, collective, group, elements, nested: false })?;
+        let lanes = lanes(&Call { algorithm, collective, group, elements, dtype, nested: false })?;
         // The algorithm's own choice has fewer lanes than any machine has time for.
         let most = if chunk == 0 { u64::from(u32::MAX) } else { MOST_LANES };
         let chunk = match chunk {
-            0 if lanes.is_pipelined() => PIPELINE_CHUNK,
+            0 if lanes.is_pipelined() => dtype.elements_within(PIPELINE_CHUNK_BYTES),
             0 => u64::MAX,
             chunk => chunk,
         };
@@ -77,8 +91,8 @@ impl Schedule {
         if chunks.saturating_mul(roots) > most {
             let least = elements.div_ceil(roots).div_ceil((most / roots).max(1));
             let message =
-                format!("gives more than {most} lanes: use a chunk of at least {}", Bytes(least.saturating_mul(4)));
-            return Err(InputError::flag("chunk", Bytes(chunk.saturating_mul(4)).to_string(), message));
+                format!("gives more than {most} lanes: use a chunk of at least {}", Bytes(dtype.bytes(least)));
+            return Err(InputError::flag("chunk", Bytes(dtype.bytes(chunk)).to_string(), message));
         }
         Ok(Schedule {
             collective: collective.clone(),
@@ -86,6 +100,7 @@ impl Schedule {
             contributors: members - algorithm.servers(),
             lanes: lanes.into(),
             split: Split { elements, groups: roots, chunks },
+            dtype,
             // An exchange reads a buffer that it does not write.
             buffered: algorithm.library().is_some() && !matches!(collective, Collective::AllToAllV { .. }),
         })
@@ -178,9 +193,9 @@ impl Schedule {
         (0..self.lanes()).map(|index| self.lane(member, index).sent()).sum()
     }
 
-    /// Closed form: bytes that `member` sends in all lanes, with elements of four bytes.
+    /// Closed form: bytes that `member` sends in all lanes.
     pub fn bytes_sent(&self, member: u32) -> u64 {
-        ELEMENT_BYTES * self.elements_sent(member)
+        self.dtype.bytes(self.elements_sent(member))
     }
 
     /// Closed form: messages on the longest chain of dependent ones in a lane, the α of its latency. Nodes of unequal

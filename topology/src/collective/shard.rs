@@ -4,9 +4,6 @@
 
 use std::ops::Range;
 
-/// Bytes of an element wherever bytes are counted: a 32-bit float.
-pub(super) const ELEMENT_BYTES: u64 = 4;
-
 /// Part `index` of `elements` split evenly into `parts`, remainders to the first parts; an index past the last part, or
 /// no parts at all, gives an empty range at the end.
 ///

@@ -72,14 +72,14 @@ impl Hierarchical {
         }
         // Across nodes, or where each member is one, both sums are the same.
         let (collective, group) = (&Collective::AllReduce, &Group::flat(call.group.node_count()));
-        let (elements, nested) = (call.elements, starts.is_some());
+        let (elements, dtype, nested) = (call.elements, call.dtype, starts.is_some());
         Ok(Hierarchical {
             members: call.members(),
-            across: super::lanes(&Call { algorithm: across, collective, group, elements, nested })?,
+            across: super::lanes(&Call { algorithm: across, collective, group, elements, dtype, nested })?,
             leaders: group.members(),
             starts: starts.cloned(),
             largest: sizes().max().unwrap_or(1),
-            star: elements < SMALL_BYTES / ELEMENT_BYTES,
+            star: dtype.bytes(elements) < SMALL_BYTES,
             returns: *call.collective == Collective::AllReduce,
         })
     }

@@ -14,7 +14,7 @@ pub(super) static ENTRY: Entry = Entry {
     serves: |collective| *collective == Collective::AllReduce,
     lanes: |call| {
         let (members, elements) = (call.members(), call.elements);
-        match Taken::of(members, elements) {
+        match Taken::of(members, elements, call.dtype) {
             Taken::Doubling => Ok(Box::new(RecursiveDoubling { members })),
             Taken::Ring => Ok(Box::new(Ring { members, reduce: true, gather: true })),
             Taken::Tree => (binomial_tree::ENTRY.lanes)(call),
@@ -62,8 +62,8 @@ const RULES: [Rule; 11] = {
 };
 
 impl Taken {
-    fn of(members: u32, elements: u64) -> Taken {
-        let bytes = elements.saturating_mul(ELEMENT_BYTES);
+    fn of(members: u32, elements: u64, dtype: Dtype) -> Taken {
+        let bytes = dtype.bytes(elements);
         let [.., last] = &RULES;
         let (_, small, large) = RULES.iter().find(|(below, ..)| members < *below).unwrap_or(last);
         let taken = small.iter().find(|(below, _)| bytes < *below).map_or(*large, |(_, taken)| *taken);
@@ -102,7 +102,7 @@ mod tests {
                 assert_eq!(steps(&library), steps(&own), "{members} members, {bytes} bytes");
             }
         }
-        assert_eq!(Taken::of(4, 1_000), Taken::Doubling);
-        assert_eq!(Taken::of(5_000, 4_999), Taken::Doubling, "a block for each member");
+        assert_eq!(Taken::of(4, 1_000, Dtype::F32), Taken::Doubling);
+        assert_eq!(Taken::of(5_000, 4_999, Dtype::F32), Taken::Doubling, "a block for each member");
     }
 }

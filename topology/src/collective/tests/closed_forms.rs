@@ -168,3 +168,22 @@ fn an_exchange_takes_one_round_per_distance() {
         assert_eq!((schedule.messages(p - 1), schedule.elements_sent(p - 1)), (u64::from(p), 2 * u64::from(p)));
     }
 }
+
+/// Sizes of chunks, and where an algorithm changes its way, are bytes: twice as many elements of half the bytes take as
+/// many lanes and rounds, and send as many bytes.
+#[test]
+fn thresholds_are_bytes_whatever_the_format() {
+    for name in ["double-tree", "tree:1", "hierarchical", "hierarchical:double-tree", "library:mpi", "ring"] {
+        let algorithm: Algorithm = name.parse().expect("an algorithm");
+        let group = if name.starts_with("hierarchical") { Group::nodes(&[4, 4]) } else { Group::flat(8) };
+        for kib in [8, 64, 128, 192, 256, 512, 4096] {
+            let of = |elements, dtype| {
+                let schedule = Schedule::of(&Collective::AllReduce, &algorithm, &group, (elements, dtype), 0);
+                let schedule = schedule.expect("it serves");
+                (schedule.lanes(), schedule.rounds(), schedule.bytes_sent(1))
+            };
+            let half = of(kib << 9, Dtype::Bf16);
+            assert_eq!(of(kib << 8, Dtype::F32), half, "{name}, {kib} KiB");
+        }
+    }
+}
