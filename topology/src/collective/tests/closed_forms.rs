@@ -3,6 +3,7 @@
 use super::super::{Action, Algorithm, Collective, Group, Schedule};
 use super::reference::{self, Order};
 use super::{every_schedule, sizes};
+use crate::Dtype;
 
 /// One lane after the other: the longest chain is one of a lane.
 const ORDER: Order = Order { seed: 7, window: 1 };
