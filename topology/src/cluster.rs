@@ -113,7 +113,7 @@ pub struct Cluster {
     wires: u32,
     /// Node weights are the named things, edge weights the position in `links`; a failed link has no edge.
     graph: DiGraph<Vertex, LinkId>,
-    /// What `clusters show` prints, gathered while building: a line per table of the file, not per host.
+    /// What `clusters show` prints: a line per table of the file, not per host.
     tables: Vec<DescriptionTable>,
     fabrics: Vec<Fabric>,
     /// Vertices on fabrics, with the fabric and the port there, sorted.

@@ -63,6 +63,33 @@ impl<'a> FabricTable<'a> {
         self.attach.is_empty()
     }
 
+    /// The wire of a stage between switches, from 0.
+    pub(super) fn trunk(&self, stage: usize) -> Wire {
+        Wire {
+            latency: *self.trunk_latency.get(stage).or(self.trunk_latency.first()).unwrap_or(&self.wire.latency),
+            bandwidth: *self
+                .trunk_bandwidth
+                .get(stage)
+                .or(self.trunk_bandwidth.first())
+                .unwrap_or(&self.wire.bandwidth),
+            ..self.wire.clone()
+        }
+    }
+
+    /// What the names of a level's switches begin with; level 1 is that of the ports.
+    pub(super) fn level_name(&self, level: usize, levels: usize) -> String {
+        let name = match (self.kind, level) {
+            ("torus", _) => "r",
+            ("rails", 1) => "rail",
+            (_, 1) if levels == 1 => "switch",
+            (_, 1) => "leaf",
+            (_, 2) => "spine",
+            (_, 3) => "core",
+            _ => return format!("{}.level{level}-", self.name),
+        };
+        format!("{}.{name}", self.name)
+    }
+
     /// The same in another shape: `rails`, where each leaf takes one NIC of each of its hosts, or `2to1`, with twice as
     /// many cables down as up in each level but the last.
     ///
