@@ -6,8 +6,8 @@ use lockstep_models::{Op, Program, Task};
 use lockstep_topology::Rank;
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, Figure};
 
+use crate::jobs::cost;
 use crate::platform::Platform;
-use crate::simulate::cost;
 
 /// The relative change of a figure, small beside the differences of layers.
 const CHANGE: f64 = 1e-3;
