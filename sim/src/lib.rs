@@ -39,6 +39,7 @@ pub use collective::{CollectiveRun, CollectiveTime, simulate_collective, simulat
 pub use conditions::{Background, Conditions, Load, Slowdown};
 pub use costs::{Cost, CostTable, Costs, MessageCost, Modelled, Pair, Roofline};
 pub use deadlock::{Waiting, WaitsFor};
+pub use engine::{Shortcut, ShortcutUse, WhyNot};
 pub use error::SimError;
 pub use fold::{FoldRule, Folding};
 pub use jobs::ASSUMED_STORAGE_BYTES_PER_S;

@@ -7,7 +7,7 @@
 use lockstep_models::{Claim, Driver, Program, Timeline};
 use lockstep_topology::{Rank, Time};
 
-use crate::engine::{Engine, Outcome};
+use crate::engine::{Engine, Outcome, ShortcutUse};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
 use crate::fold::{self, FoldRule, Folded, Folding, SimulatedRanks};
@@ -82,6 +82,8 @@ pub struct Prediction {
     pub claims: Vec<Claim>,
     /// Assumptions, and how ranks were folded, for display.
     pub notes: Vec<String>,
+    /// Which exact shortcuts were taken, and why not the others.
+    pub shortcuts: Vec<ShortcutUse>,
 }
 
 /// Predicts the timeline of `program` on `platform`, for the iterations that `driver` asks for.
@@ -148,7 +150,8 @@ pub(crate) fn simulate_ranks<F: Fluid + Clone>(
     if folding != Folding::Off {
         notes.push(folding.to_string());
     }
-    Ok((Prediction { timeline, traffic, utilisation, folding, claims, notes }, derivatives))
+    let shortcuts = std::iter::once(ShortcutUse::of_folding(&folding)).chain(outcome.shortcuts).collect();
+    Ok((Prediction { timeline, traffic, utilisation, folding, claims, notes, shortcuts }, derivatives))
 }
 
 /// A program that runs on a platform.
