@@ -80,8 +80,8 @@ pub use layout::{AxisLayout, Dimension, Layout};
 pub use members::Members;
 pub use mesh::Mesh;
 pub use model::{
-    Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, Piece, ShardLayer, Sharding,
-    multiplied_parts, node_first, random_model,
+    Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer,
+    Sharding, multiplied_parts, node_first, random_model,
 };
 pub use need::{Loops, Need};
 pub use optimizer::{Decay, MomentumForm, Optimizer, RunLength, Scaling, WarmUp};

@@ -11,7 +11,7 @@ use lockstep_models::{CriticalPath, Periodic, Program, overlap};
 use lockstep_sim::answer::{
     Bound, Computation, Hiding, Sensitivity, Subject, computation, fullest_device, hiding, parameters,
 };
-use lockstep_sim::{Costs, Platform, nccl_choices};
+use lockstep_sim::{Costs, Platform, ShortcutUse, nccl_choices};
 use lockstep_topology::{Cluster, InputError, Placement};
 
 use crate::predicted::{Predicted, failure, optimizer_elements};
@@ -21,7 +21,7 @@ pub use collective::explain_collective;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::explanation::{
     ClassFigures, ComputationFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures,
-    MemoryFigures, PeriodicFigures, ResourceFigures, SensitivityFigures, TaskFigures,
+    MemoryFigures, PeriodicFigures, ResourceFigures, SensitivityFigures, ShortcutFigures, TaskFigures,
 };
 use lockstep_report::failure::Failure;
 pub use text::{collective_text, text};
@@ -103,7 +103,14 @@ pub fn explain(
         sensitivity_basis: basis.name().to_owned(),
         sensitivities: reacts,
         does_not_react_to: still,
+        shortcuts: prediction.shortcuts.iter().map(shortcut).collect(),
     })
+}
+
+fn shortcut(used: &ShortcutUse) -> ShortcutFigures {
+    let ShortcutUse { shortcut, taken, why_not } = used;
+    let why_not = why_not.as_ref().map(ToString::to_string);
+    ShortcutFigures { shortcut: shortcut.name().to_owned(), taken: *taken, unit: shortcut.unit().to_owned(), why_not }
 }
 
 /// The result of a thread.
