@@ -287,6 +287,19 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
+    /// The last of the messages from `rank` computed without events has arrived: the queue behind it advances.
+    pub(super) fn cleared(&mut self, rank: u32) -> Result<(), InputError> {
+        let peers = &self.ranks[rank as usize].peers;
+        let worked_out = |line: &u32| self.lines.at(*line).queue.front() == Some(&WORKED_OUT);
+        let Some(line) = peers.iter().map(|peer| peer.line).find(worked_out) else { return Ok(()) };
+        let queue = &mut self.lines.at_mut(line).queue;
+        queue.pop_front();
+        match queue.front().copied() {
+            Some(next) => self.flow(next),
+            None => Ok(()),
+        }
+    }
+
     /// Records the work of such messages.
     fn take(&mut self, passed: &Passed<'_>) {
         let path = self.paths.at(passed.path);
