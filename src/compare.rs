@@ -10,7 +10,6 @@ mod ground;
 mod predictions;
 mod rounds;
 mod row;
-mod run_steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -35,8 +34,7 @@ use lockstep_report::scaling_efficiencies;
 use lockstep_sim::Prediction;
 
 use predictions::{Basis, Predictions, predict_first, predictions_path};
-use rounds::Rounds;
-use run_steps::{run_of, span};
+use rounds::{Rounds, run_of, span};
 
 pub use row::CompareRow;
 

@@ -8,7 +8,6 @@ pub mod cluster;
 pub mod collective;
 pub mod document;
 mod input_error;
-mod line_index;
 mod named;
 pub mod placement;
 pub mod symmetry;
@@ -23,10 +22,9 @@ pub use collective::{
     Schedule, ScheduleError, Wait, check, library_of_gpus, shard,
 };
 pub use input_error::{ErrorPlace, InputError, nearest};
-pub use line_index::LineIndex;
 pub use named::unknown_name;
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks};
 pub use symmetry::{Fold, Levels, Permutations};
 pub use terminal::{printable, printable_json, printable_line, shortened};
-pub use text::{DESCRIPTION, LINE, MODEL, RECORD, Unreadable, open_file, read_bytes, read_line, read_text};
+pub use text::{DESCRIPTION, LINE, LineIndex, MODEL, RECORD, Unreadable, open_file, read_bytes, read_line, read_text};
 pub use units::{Bandwidth, Bytes, Time};

@@ -2,8 +2,7 @@
 
 use super::fabric::{Routing, Shape, Torus, Tree};
 use super::values::name;
-use super::wire::Wire;
-use super::wire_table::{link_keys, wire};
+use super::wire::{Wire, link_keys, wire};
 use super::{Provenance, SwitchSpec};
 use crate::document::{Entry, Table, TextSpot};
 use crate::{Bandwidth, InputError, Time};
