@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use lockstep_data::Dataset;
 use lockstep_exec::Arenas;
-use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_models::Job;

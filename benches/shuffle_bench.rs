@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lockstep_data::Dataset;
 use lockstep_data::Packed;
-use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::{RunOptions, run_processes};
 use lockstep_models::{Job, Partition, Periodic, Sampling, median};

@@ -16,7 +16,7 @@ use std::mem::take;
 use std::path::Path;
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_experiment::alike::{self, Here};
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_measure::calibrate::{Kept, disturbed};

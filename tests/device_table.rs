@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Arenas, Run, RunOptions, data::Dataset, run};
+use lockstep_data::Dataset;
+use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::memory::Memory;
 use lockstep_models::{Bucket, Job, Model, Optimizer, Sampling, Strategy as Spread, random_model};
 use lockstep_topology::Algorithm;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, run};
+use lockstep_data::Dataset;
+use lockstep_exec::{Arenas, Evaluations, RunOptions, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
     Bucket, Decay, Job, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp, random_model,

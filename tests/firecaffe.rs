@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
-use lockstep_exec::{RunOptions, data::Dataset, run};
+use lockstep_exec::{RunOptions, run};
 use lockstep_models::{Bucket, Conv2d, Dense, Job, Layer, Model, Op, Optimizer, Pass, Phase, Program, Shape};
 
 use crate::reference;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{RunOptions, data::Dataset, run};
+use lockstep_data::Dataset;
+use lockstep_exec::{RunOptions, run};
 use lockstep_models::{Job, Optimizer, Program, Sampling, random_model};
 use proptest::prelude::*;
 

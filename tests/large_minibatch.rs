@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::data::{Dataset, Sampler};
+use lockstep_data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Evaluations, ExecError, RunOptions, run};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockstep_exec::{Evaluations, OnLoad, Run, RunOptions, data::Dataset, run};
+use lockstep_data::Dataset;
+use lockstep_exec::{Evaluations, OnLoad, Run, RunOptions, run};
 use lockstep_models::{Bucket, Decay, Job, Optimizer, Program, Target, random_model};
 use lockstep_topology::Algorithm;
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::{Mode, Threads, workspace_bytes};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError, RunOptions, run};

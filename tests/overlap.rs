@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::{OnLoad, Run, RunOptions, run};
 use lockstep_models::{Job, Op, Program, Span};
 

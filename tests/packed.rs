@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use lockstep_data::Dataset;
 use lockstep_data::generate::{Like, generate};
 use lockstep_data::{Packing, SetPart, Source, idx, pack};
-use lockstep_exec::data::Dataset;
 use lockstep_exec::{RunOptions, run};
 use lockstep_models::{Augmentation, Job, Model, Optimizer, Program, Sampling, TransformAt, random_model};
 use proptest::prelude::*;
@@ -226,7 +226,7 @@ fn each_packed_sample_occurs_once_per_epoch() {
     let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
     let [_, name] = both(folder.path(), &model, 48, 5);
     let (data, _) = Dataset::load(&name, &model).unwrap();
-    let sampler = lockstep_exec::data::Sampler::new(data.len(), 4, 1, &[3], 7).unwrap();
+    let sampler = lockstep_data::Sampler::new(data.len(), 4, 1, &[3], 7).unwrap();
     let mut seen: Vec<Vec<u32>> = Vec::new();
     for (batch, rank) in (0..4).flat_map(|batch| (0..3).map(move |rank| (batch, rank))) {
         let (mut indices, mut images, mut labels) = (Vec::new(), vec![0.0; 4 * 784], vec![0; 4]);

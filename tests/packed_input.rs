@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::{OnLoad, RunOptions, run};
 use lockstep_models::{
     Assignment, Claim, CopiedBy, Input, Job, Mesh, Op, Pools, Program, SampleForm, SampleSource, Span, Timeline,

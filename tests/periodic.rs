@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::{Evaluations, Observer, Order, Run, RunOptions, Snapshot, run};
 use lockstep_models::{Job, Mesh, Optimizer, Partition, Periodic, Program, Target, Timeline, random_model};
 use lockstep_sim::{NetworkModel, Platform, Roofline, SimOptions, simulate, simulate_periodic};

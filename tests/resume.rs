@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, run};
 use lockstep_measure::checkpoint::{Checkpoint, claims_behind, claims_from};
 use lockstep_models::{Axis, Claim, Decay, Job, Mesh, Optimizer, Program, WarmUp, random_model};
@@ -205,7 +205,7 @@ fn another_number_of_ranks_repeats_no_sample() {
     let (before, after) = (of(4, 5), of(3, 7));
     let samples_of = |program: &Program, steps: std::ops::Range<u64>| -> Vec<u32> {
         let pools = &program.pools;
-        let sampler = lockstep_exec::data::Sampler::new(data.len(), program.batch_per_rank, 1, pools, 9).unwrap();
+        let sampler = lockstep_data::Sampler::new(data.len(), program.batch_per_rank, 1, pools, 9).unwrap();
         let mut all = Vec::new();
         for (step, rank) in steps.flat_map(|step| (0..program.workers()).map(move |rank| (step, rank))) {
             let mut own = Vec::new();

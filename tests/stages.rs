@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Arenas, Evaluations, RunOptions, data::Dataset, run};
+use lockstep_data::Dataset;
+use lockstep_exec::{Arenas, Evaluations, RunOptions, run};
 use lockstep_models::{
     Axis, Bucket, Job, Mesh, PipelineSchedule, PipelineStep, StageCut, Target, pipeline, random_model,
 };

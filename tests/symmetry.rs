@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_models::{Axis, Bucket, Job, Mesh, Program, random_model};
 use lockstep_sim::{Platform, Roofline, simulate};
 use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Hosting, HostingRule, Placement, PlacementRule};

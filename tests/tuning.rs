@@ -67,7 +67,7 @@ fn tuning_of_unsuitable_jobs_is_refused() {
 /// A tuned run equals the run of its segments, and a log reproduces it to the bit, whatever is measured.
 #[test]
 fn a_tuned_run_is_repeated_from_its_log() {
-    use lockstep_exec::data::Dataset;
+    use lockstep_data::Dataset;
     use lockstep_experiment::tuner_log::Logged;
     use lockstep_measure::launch::Launch;
     use lockstep_measure::operation::STALL_LIMIT;

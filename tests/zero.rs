@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::{Arenas, RunOptions, data::Dataset, run};
+use lockstep_data::Dataset;
+use lockstep_exec::{Arenas, RunOptions, run};
 use lockstep_models::memory::{Places, Reuse};
 use lockstep_models::{Axis, Bucket, Job, Mesh, Program, StageCut, random_model};
 use lockstep_topology::Bytes;

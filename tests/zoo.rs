@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use lockstep_data::Dataset;
 use lockstep_exec::Arenas;
-use lockstep_exec::data::Dataset;
 use lockstep_models::{Job, Optimizer, Program};
 use lockstep_sim::{Platform, Roofline, simulate};
 use lockstep_topology::{Cluster, Hosting, HostingRule, Placement, PlacementRule};

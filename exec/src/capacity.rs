@@ -2,11 +2,10 @@
 
 use std::fs::read_to_string;
 
+use lockstep_data::available_memory;
 use lockstep_models::Program;
 use lockstep_models::memory::Memory;
 use lockstep_topology::{Bytes, InputError};
-
-use crate::memory_left::available_memory;
 
 /// Optimizer state per parameter: its momentum.
 const OPTIMIZER_ELEMENTS: u64 = 1;
@@ -24,6 +23,16 @@ pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, Inp
     let workspace = workspace as u64;
     let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;
     Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
+}
+
+/// Refuses parts of a packed set that `ranks` ranks of this process would hold together, `each` bytes each, if the host
+/// has less left.
+///
+/// # Errors
+/// The estimate, and what is left.
+pub(crate) fn check_parts(each: u64, ranks: usize) -> Result<(), InputError> {
+    let cure = "let more ranks hold the set together (fewer groups, more hosts), or use one-shuffle, which leaves it in its file";
+    check_buffers("sampling", "partitioned", ranks as u64, u128::from(each), cure)
 }
 
 /// Refuses a program whose ranks `here`, those of this process, need more host memory than is left, before any of it is

@@ -3,10 +3,9 @@
 //! The seed and the parameter's position select the stream, so all ranks start alike without a broadcast, and no value
 //! depends on the order in which parameters are filled.
 
+use lockstep_data::random::{Purpose, normal_pair, stream, uniform};
 use lockstep_models::{Init, Model, Parameter};
 use rand_chacha::ChaCha8Rng;
-
-use crate::data::random::{Purpose, normal_pair, stream, uniform};
 
 /// The parameter arena of `model` at the start of training, [`Model::parameter_elements`] values.
 ///

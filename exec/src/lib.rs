@@ -1,11 +1,10 @@
-//! Executes a program: the executor, the CPU's kernels, transports, data, and the traits of a device.
+//! Executes a program: the executor, the CPU's kernels, transports, input, and the traits of a device.
 
 mod arena;
 mod beginning;
 mod capacity;
 mod claims;
 mod clock;
-pub mod data;
 pub mod device;
 mod device_error;
 mod error;
@@ -15,7 +14,7 @@ mod fingerprint;
 mod flight;
 mod gather;
 pub mod init;
-mod memory_left;
+mod input;
 mod observer;
 mod patience;
 mod periodic;
@@ -60,7 +59,8 @@ pub use capacity::{check_buffers, check_threads};
 pub use error::ExecError;
 pub use fault::InjectedFault;
 pub use flight::{Flight, FlightOperation, OPERATIONS};
-pub use memory_left::available_memory;
+pub use input::BatchMemory;
+pub use lockstep_data::available_memory;
 pub use observer::{Observer, OnLoad};
 pub use patience::{ASIDE, patiently};
 pub use pin::{BoundThread, Pins};

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use lockstep_data::Dataset;
 use lockstep_models::{Buffer, Exchange, Periodic, Pieces, Program};
 use lockstep_topology::{InputError, Rank};
 
 use crate::arena::Arena;
-use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::exchange::{Buffers, ExchangeTraffic, RunningExchange};
 use crate::transport::{RegionMut, Transport};

@@ -182,7 +182,7 @@ fn replica_of(setup: &Setup<'_>, role: &Role, rank: u32, declared: Vec<usize>) -
     let threads = &Threads::new(setup.options.threads_per_rank)?;
     let RunOptions { devices, arenas, seed, .. } = setup.options;
     let seed = *seed;
-    let making = Making { devices: &**devices, rank, arenas, declared, seed, threads };
+    let making = Making { devices: &**devices, rank, arenas, declared, seed, threads, decoders: &setup.decoders };
     let parameters = whole::part(program, rank, &init::parameters(program.whole_model(), seed));
     let mut replica = Replica::with_parameters(program, role, parameters, making)?;
     replica.draw_as(|id| {

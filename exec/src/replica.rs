@@ -14,12 +14,12 @@ use std::sync::Arc;
 use lockstep_models::memory::{BufferPlaces, Plan, Reads};
 use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Phase, Program, Role, SgdStep};
 
-use crate::data::Feed;
 use crate::device::cpu::Threads;
 use crate::device::{
     Backward, Blueprint, Cpus, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, RankDevice, Spot,
 };
 use crate::init;
+use crate::input::{Decoders, Feed};
 use crate::pool::Arenas;
 
 pub use evaluation::Evaluation;
@@ -77,6 +77,8 @@ pub(crate) struct Making<'a> {
     pub seed: u64,
     /// The threads of a CPU device.
     pub threads: &'a Threads,
+    /// The threads that prepare batches.
+    pub decoders: &'a Arc<Decoders>,
 }
 
 impl Replica {
@@ -103,7 +105,8 @@ impl Replica {
         threads: &Threads,
     ) -> Result<Replica, DeviceError> {
         let (parameters, declared) = (init::parameters(&program.model, seed), Vec::new());
-        let making = Making { devices, rank: role.ranks.first(), arenas, declared, seed, threads };
+        let decoders = &Arc::new(Decoders::new());
+        let making = Making { devices, rank: role.ranks.first(), arenas, declared, seed, threads, decoders };
         Replica::with_parameters(program, role, parameters, making)
     }
 
@@ -119,7 +122,7 @@ impl Replica {
     ) -> Result<Replica, DeviceError> {
         let model = &program.model;
         let plan = Plan::on_device(program, role, making.arenas.reuse, making.devices.flattening());
-        let Making { devices, rank, arenas, declared, seed, threads } = making;
+        let Making { devices, rank, arenas, declared, seed, threads, decoders } = making;
         let begin = (parameters, init::statistics(model));
         let blueprint = Blueprint::new(program, (role, rank), (&plan, arenas), declared, begin);
         let places = blueprint.places.clone();
@@ -154,8 +157,13 @@ impl Replica {
             context: 0,
             labels: Vec::new(),
             device,
-            feed: Feed::new(program.transform_at),
+            feed: Feed::new(decoders, program.transform_at),
         })
+    }
+
+    /// The threads that prepare its batches.
+    pub(crate) fn decoders(&self) -> Arc<Decoders> {
+        self.feed.decoders()
     }
 
     /// Its device.

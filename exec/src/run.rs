@@ -7,17 +7,19 @@ mod ending;
 mod processes;
 mod result;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use lockstep_data::{Dataset, Parts, Sampler};
 use lockstep_models::{AccuracyMonitor, Driver, Program, RunLength, Target};
 use lockstep_topology::InputError;
 
+use crate::capacity;
 use crate::clock;
-use crate::data::{Dataset, Feed, Parts, Ring, Sampler};
 use crate::error::ExecError;
 use crate::flight::{Aside, Flights};
 use crate::gather::{RankResult, gather};
+use crate::input::{Decoders, Feed, Ring};
 use crate::periodic::PeriodicPrograms;
 use crate::pin::Pins;
 use crate::process_outcome::ProcessOutcome;
@@ -81,7 +83,7 @@ fn setup<'a>(
     let sampler = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
     let here: Vec<u32> = here.collect();
     if let Some(parts) = Parts::new(program, data.len() as u32, options.seed)? {
-        parts.check_memory(data, &here)?;
+        capacity::check_parts(parts.memory_each(data, &here), here.len())?;
     }
     let (global_batch, steps_per_epoch) = (program.global_batch(), sampler.batches_per_epoch());
     let first = match options.start {
@@ -112,10 +114,11 @@ fn setup<'a>(
         Some(record) => driver.replaying(program, record)?,
         None => driver.serving(program, |rank| hosts.map_or(0, |hosts| hosts[rank as usize])),
     };
+    let decoders = Arc::new(Decoders::new());
     let room = Feed::room(program.roles[0].batches_ahead().unwrap_or(0));
     let ring = driver.pools().filter(|_| room > 0).map(|pools| {
         let learners = here.iter().copied().filter(|rank| *rank < program.workers());
-        Ring::new(pools.clone(), learners, room, options.seed, program.transform_at)
+        Ring::new(pools.clone(), learners, room, options.seed, (&decoders, program.transform_at))
     });
     let judged = options.evaluations.map(|when| {
         let statistics = if when.recompute_bn { data.len() as u64 / u64::from(program.batch_per_rank) } else { 0 };
@@ -129,6 +132,7 @@ fn setup<'a>(
         run_length,
         guard: Guard::new(Flights::new(program, first, here.into_iter()), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
+        decoders,
         ring,
         replay,
         accuracy_monitor: options

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use lockstep_models::{AccuracyMonitor, Claim, Driver, Optimizer, Program, RunLength, Target};
 
-use crate::data::{Dataset, Ring, Sampler};
 use crate::device::{Cpus, Devices};
+use crate::input::{Decoders, Ring};
 use crate::observer::Observer;
 use crate::periodic::PeriodicPrograms;
 use crate::pool::Arenas;
 use crate::state::State;
 use crate::watch::Guard;
+use lockstep_data::{Dataset, Sampler};
 
 /// Options of a run beside program and data.
 pub struct RunOptions<'a> {
@@ -69,6 +70,8 @@ impl Default for RunOptions<'_> {
 pub(crate) struct Setup<'a> {
     pub program: &'a Program,
     pub data: &'a Dataset,
+    /// The threads that prepare batches.
+    pub decoders: Arc<Decoders>,
     /// Assigns samples to each micro-batch of each rank.
     pub sampler: Sampler,
     pub options: &'a RunOptions<'a>,

@@ -83,7 +83,8 @@ fn one_rank(
 ) -> Result<Replica, ExecError> {
     let alone = Job::new(Arc::clone(model), 1, program.batch_per_rank).program()?;
     let (arenas, threads) = (&Arenas::default(), &Threads::one());
-    let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads };
+    let decoders = &replica.decoders();
+    let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads, decoders };
     let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
     whole.set_velocity(&velocity)?;
     if !program.cuts_model() {

@@ -6,7 +6,9 @@
 
 mod accuracy_monitor;
 mod claims;
+mod devices;
 mod pools;
+mod tuner;
 
 use lockstep_topology::{InputError, Time};
 
@@ -16,6 +18,8 @@ pub use claims::{Claim, ClaimAnswer};
 pub use pools::Pools;
 
 use crate::{Assignment, Program};
+pub use devices::DeviceRates;
+pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};
 
 /// What a rank reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

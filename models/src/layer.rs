@@ -25,6 +25,17 @@ pub use rule::{LayerRule, Learned, OfKind};
 pub use shape::Shape;
 pub use work::{Pass, Sizes, Work};
 
+/// A layer's position in topological order, which is also its index in [`Model::layers`](crate::Model::layers).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LayerId(pub u32);
+
+impl LayerId {
+    /// The position as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Makes the layers of their files: `file: Variant(its settings, if it has any) [kinds in files] "what it is";`.
 macro_rules! layers {
     (@pattern $layer:ident $variant:ident) => { Layer::$variant };

@@ -8,6 +8,7 @@ mod activations;
 mod arrange;
 mod buffer_places;
 mod gradients;
+mod held;
 mod places;
 mod plan;
 mod weights;

@@ -1,12 +1,19 @@
 //! Numbers ranks by their coordinates on named axes, and lists the groups that axes form.
 
+mod axis;
+mod axis_algorithms;
+mod by_coordinate;
+mod members;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub use axis::{Axis, AxisSet};
+pub use axis_algorithms::AxisAlgorithms;
+pub use by_coordinate::ByCoordinate;
 use lockstep_topology::InputError;
-
-use crate::{Axis, AxisSet, Members};
+pub use members::{Members, RankRange};
 
 /// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the
 /// last axis first.

@@ -5,7 +5,6 @@
 
 mod arbitrary;
 mod build;
-mod initial_values;
 mod inits;
 mod multipliers;
 mod node_first;
@@ -21,7 +20,7 @@ use crate::layer::{Init, InitRules};
 use crate::{Layer, LayerId, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
-pub use initial_values::InitialValues;
+pub use inits::InitialValues;
 pub use multipliers::{Multiplied, Multipliers, multiplied_parts};
 pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;

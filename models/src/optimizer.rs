@@ -2,6 +2,7 @@
 //!
 //! Pure functions of step and sizes, so that simulator, executor and the one-rank reference apply the same numbers.
 
+mod averaging;
 mod decay;
 mod scaling;
 mod update;
@@ -14,6 +15,7 @@ use std::fmt;
 
 use crate::SgdStep;
 
+pub use averaging::{Assignment, Averaging};
 pub use decay::Decay;
 pub use scaling::Scaling;
 pub use warm_up::WarmUp;

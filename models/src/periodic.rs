@@ -10,8 +10,6 @@ mod shuffle;
 
 use crate::{Averaging, Buffer, Declared, Members, Mesh, Op, Program, Role, Span, Stream, Task};
 
-pub use collect::{Pieces, pieces_within};
-
 /// A kind of work that is done between some steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Periodic {

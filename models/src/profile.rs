@@ -5,6 +5,7 @@
 //! Every figure is an interval. A slowdown f says how much longer an operation takes when every core does the same at
 //! once: each of n cores then takes f/n of the memory bandwidth, so n of them use it up and run at 1/f of their speed.
 
+mod check;
 mod decode;
 mod disturbed;
 mod gpu;
@@ -237,107 +238,5 @@ impl Profile {
     /// As JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a profile is plain data")
-    }
-
-    /// Refuses impossible figures.
-    ///
-    /// # Errors
-    /// Names the entry and the figure.
-    pub fn check(&self, file: &str) -> Result<(), InputError> {
-        let wrong =
-            |value: String, message: &str| Err(InputError::new(file, value, format!("{message}: calibrate again")));
-        if !(OLDEST_VERSION..=PROFILE_VERSION).contains(&self.version) {
-            return wrong(format!("version = {}", self.version), "is of another version");
-        }
-        for (name, number) in [("cores", self.cores), ("side_by_side", self.side_by_side)] {
-            if number == 0 {
-                return wrong(format!("{name} = 0"), "must be at least 1");
-            }
-        }
-        let positive = |figure: f64| figure > 0.0 && figure.is_finite();
-        let pulse_s = self.pulse_s.unwrap_or(1.0);
-        for (name, figure) in [
-            ("flops_per_core_s", self.flops_per_core_s),
-            ("memory_bandwidth", self.memory_bandwidth),
-            ("pulse_s", pulse_s),
-        ] {
-            if !positive(figure) {
-                return wrong(format!("{name} = {figure}"), "must be positive and finite");
-            }
-        }
-        let plausible = |interval: &Interval| {
-            let Interval { value, low, high } = *interval;
-            low >= 0.0 && low <= value && value <= high && high.is_finite()
-        };
-        let mut all: Vec<(String, &Interval, f64)> = Vec::new();
-        let mut devices = vec![(String::new(), &self.compute, &self.update, &self.load)];
-        for (position, gpu) in self.gpus.iter().enumerate() {
-            if let Some((value, message)) = gpu.fault() {
-                return wrong(format!("{}: {value}", gpu.model), message);
-            }
-            if self.gpus[..position].iter().any(|other| other.model == gpu.model) {
-                return wrong(gpu.model.clone(), "is given twice among the GPUs");
-            }
-            all.extend(gpu.intervals().into_iter().map(|(name, interval)| (name, interval, 1.0)));
-            devices.push((format!("{}: ", gpu.model), &gpu.compute, &gpu.update, &gpu.load));
-        }
-        for (device, compute, update, load) in devices {
-            for entry in compute {
-                let name = format!("{device}{} {}", entry.phase, entry.chain);
-                if !["forward", "backward-data", "backward-weight", "backward"].contains(&entry.phase.as_str()) {
-                    return wrong(format!("{device}phase = {:?}", entry.phase), "is not a phase");
-                }
-                if entry.samples == 0 {
-                    return wrong(format!("{name}: samples = 0"), "must be at least 1");
-                }
-                all.push((name, &entry.seconds, entry.slowdown));
-            }
-            for (name, points) in [("update", update), ("load", load)] {
-                let name = format!("{device}{name}");
-                // Where GPUs were measured, their host's cores need not have been.
-                let empty = points.is_empty() && (!device.is_empty() || self.gpus.is_empty());
-                if empty || points.iter().any(|point| point.elements == 0) {
-                    return wrong(name, "must have points of at least one element");
-                }
-                all.extend(points.iter().map(|point| (name.clone(), &point.seconds, point.slowdown)));
-            }
-        }
-        for (name, transport) in
-            std::iter::once(("memory", &self.memory)).chain(self.mpi.iter().map(|mpi| ("mpi", mpi)))
-        {
-            let figures = [&transport.latency, &transport.overhead, &transport.copy, &transport.sum];
-            for interval in figures.into_iter().chain(&transport.wake).chain(&transport.cold) {
-                all.push((name.to_string(), interval, transport.slowdown));
-            }
-            for RepeatedEntry { bytes, copy, sum } in &transport.repeated {
-                if *bytes == 0 {
-                    return wrong(format!("{name}: repeated: bytes = 0"), "must be at least 1");
-                }
-                all.extend([copy, sum].map(|interval| (name.to_string(), interval, transport.slowdown)));
-            }
-        }
-        all.extend(self.decode.iter().map(|entry| ("decode".to_owned(), &entry.seconds, entry.slowdown)));
-        for entry in &self.moves {
-            all.extend([&entry.pack, &entry.unpack].map(|seconds| ("moves".to_owned(), seconds, entry.slowdown)));
-        }
-        if let Some(StorageEntry { sequential, random, cached, .. }) = &self.storage {
-            let rates = [("sequential", sequential), ("random", random), ("cached", cached)];
-            if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !positive(rate.value)) {
-                return wrong(format!("storage: {name} = {}", rate.value), "must be positive and finite");
-            }
-            all.extend(rates.map(|(name, rate)| (format!("storage: {name}"), rate, 1.0)));
-        }
-        if let Some(fault) = self.noise.as_ref().and_then(NoiseTrace::fault) {
-            return wrong(format!("noise: {fault}"), "must be positive and finite, as many for each core");
-        }
-        for (name, interval, slowdown) in all {
-            if !plausible(interval) {
-                return wrong(format!("{name}: {interval:?}"), "must be finite, with 0 <= low <= value <= high");
-            }
-            if !positive(slowdown) {
-                return wrong(format!("{name}: slowdown = {slowdown}"), "must be positive and finite");
-            }
-        }
-        Ok(())
     }
 }

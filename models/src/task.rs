@@ -1,11 +1,22 @@
 //! Defines the tasks of a program: what they do, on which memory, on which stream, and what they wait for.
 
+mod buffer;
+mod copy;
+mod formula;
+mod step_numbers;
+mod turns;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective, Time};
 
-use crate::{AxisSet, Buffer, ByCoordinate, Copy, Elementwise, Pass, StageOrder, Turns};
+use crate::{AxisSet, ByCoordinate, Pass, StageOrder};
+pub use buffer::{Buffer, Declared, Start};
+pub use copy::{Area, Copy, Rows};
+pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
+pub use step_numbers::{SgdStep, StepNumbers};
+pub use turns::Turns;
 
 /// Index of a task in its role.
 pub type TaskId = usize;

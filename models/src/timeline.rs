@@ -1,11 +1,19 @@
 //! Records when each task of each rank was ready, started and ended: a timeline, predicted or measured in one form.
 
+pub mod critical_path;
+pub mod overlap;
+mod totals;
+mod waits;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lockstep_topology::Time;
 
-use crate::{Op, Periodic, PeriodicSpan, Program, Span, Stream, TaskId, Totals};
+use crate::{Op, Periodic, PeriodicSpan, Program, Span, Stream, TaskId};
+pub use critical_path::CriticalPath;
+pub use totals::{Total, Totals};
+pub use waits::straggling_s;
 
 /// One optimizer step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

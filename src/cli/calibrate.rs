@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_measure::calibrate::{
     CalibrationRow, Kept, add, add_input, add_moves, alone, check_memory, lay_over, missing, of_experiment, of_host,
     rows, save,

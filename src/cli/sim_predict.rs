@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_measure::convergence::Convergence;
 use lockstep_measure::interrupt::on_interrupt;
 use lockstep_models::{Augmentation, Model, SetSizes};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_measure::calibrate::{
     Kept, MeasuredMessages, add, add_input, add_moves, check_memory, difference, missing, of_experiment, of_host,
     of_processes, save,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_measure::calibrate::{Kept, MeasuredMessages};
 use lockstep_measure::host::Cores;

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::Operation;

@@ -5,7 +5,7 @@
 //! differences have the reduction order that the symbolic checker reports. With reference models it has one level more
 //! (§3.3).
 
-use lockstep_exec::data::{Dataset, Sampler};
+use lockstep_data::{Dataset, Sampler};
 use lockstep_exec::device::Devices;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;

@@ -1,7 +1,7 @@
 //! Implements local SGD as a slow, obvious reference: Stich 2019, Alg. 1, rank by rank, each step as in the paper, and
 //! with momentum from mean to mean: Wang et al. 2020, Alg. 1, with u times the learning rate.
 
-use lockstep_exec::data::{Dataset, Sampler};
+use lockstep_data::{Dataset, Sampler};
 use lockstep_exec::device::Devices;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;

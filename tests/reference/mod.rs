@@ -11,7 +11,7 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use lockstep_exec::data::{Dataset, Parts, Sampler};
+use lockstep_data::{Dataset, Parts, Sampler};
 use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;

@@ -1,6 +1,6 @@
 //! Packs decoded pictures and their transforms into the words that the kernel `transform_pictures` reads.
 
-use lockstep_exec::data::{Decoded, Untransformed};
+use lockstep_data::{Decoded, Untransformed};
 
 /// Words of a picture's record, in the order of the kernel's `Record`.
 const RECORD: usize = 17;

@@ -22,7 +22,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_models::profile::{CONTENTION, NoiseTrace, PROFILE_VERSION, Point, Profile, THREAD_MESSAGES};
 use lockstep_models::{Bucket, Job, Model, Program};

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::transport::{Transport, TransportError, memory};
 use lockstep_exec::{ExecError, Pins, Run, RunOptions, State, check_run, share_state};
 use lockstep_experiment::{Configuration, Experiment, TransportKind};

@@ -18,8 +18,8 @@ mod whole;
 use std::sync::Arc;
 
 use lockstep_cuda::{Direct, Gpu, Gpus, LibraryPlaces, Rates, Way, free_memory, probe, rates};
+use lockstep_data::Dataset;
 use lockstep_exec::ExecError;
-use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_experiment::DeviceChoice;
 use lockstep_models::memory::Memory;

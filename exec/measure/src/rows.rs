@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::replica::Evaluation;
 use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lockstep_models::{BoundFormula, Copy};
 
-use crate::data::{BatchMemory, Untransformed};
+use crate::input::BatchMemory;
+use lockstep_data::Untransformed;
 
 use super::{Backward, DeviceError, Forward, Loss, Place, Spot};
 

@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
+use lockstep_data::Untransformed;
 use lockstep_models::memory::BufferPlaces;
 use lockstep_models::{BoundFormula, Buffer, Copy};
 
 use crate::arena::Arena;
-use crate::data::Untransformed;
 
 use super::{
     Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Storage,

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use lockstep_data::random::Purpose;
 use lockstep_models::Buffer;
 
 use super::Mode;
-use crate::data::random::Purpose;
 
 /// The place of a tensor of the micro-batch; `[samples, elements]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

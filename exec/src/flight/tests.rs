@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use lockstep_data::Dataset;
 use lockstep_models::{Job, median};
 
 use super::*;
-use crate::data::Dataset;
 use crate::run::run;
 use crate::setup::RunOptions;
 

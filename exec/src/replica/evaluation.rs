@@ -1,9 +1,9 @@
 //! Evaluates a replica on held-out data and recomputes its batch norm statistics.
 
+use lockstep_data::{Dataset, Sampler};
 use lockstep_topology::InputError;
 
 use super::Replica;
-use crate::data::{Dataset, Sampler};
 use crate::device::Mode;
 use crate::error::ExecError;
 

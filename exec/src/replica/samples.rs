@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::Replica;
-use crate::data::{Dataset, MadeTimes, Prepared, Ring};
 use crate::error::ExecError;
+use crate::input::{MadeTimes, Prepared, Ring};
+use lockstep_data::Dataset;
 
 impl Replica {
     /// Loads the next micro-batch: the samples of `data` at `indices`. `place` is the index of the first among all

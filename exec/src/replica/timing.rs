@@ -1,14 +1,16 @@
 //! Times single tasks of a replica on its device, outside of any run.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lockstep_data::Dataset;
 use lockstep_models::{Area, Buffer, Copy, Elementwise, LayerId, Op, Phase, Program, Rows, SgdStep, Turns};
 
 use super::{Making, Replica};
-use crate::data::Dataset;
 use crate::device::cpu::Threads;
 use crate::device::{DeviceError, Devices, IterationResults, Mode};
 use crate::error::ExecError;
+use crate::input::Decoders;
 use crate::{Arenas, init};
 
 /// After this long without a response a device counts as dead.
@@ -22,7 +24,8 @@ impl Replica {
     pub fn of_rank(devices: &dyn Devices, rank: u32, program: &Program, seed: u64) -> Result<Replica, DeviceError> {
         let (arenas, threads) = (Arenas::default(), Threads::one());
         let parameters = init::parameters(&program.model, seed);
-        let making = Making { devices, rank, arenas: &arenas, declared: Vec::new(), seed, threads: &threads };
+        let (declared, decoders) = (Vec::new(), &Arc::new(Decoders::new()));
+        let making = Making { devices, rank, arenas: &arenas, declared, seed, threads: &threads, decoders };
         Replica::with_parameters(program, &program.roles[0], parameters, making)
     }
 

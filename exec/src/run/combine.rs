@@ -44,19 +44,16 @@ pub(super) fn combine(
     let (evaluations, restarts) = (take(&mut own.evaluations), take(&mut own.restarts));
     let (steps, accuracy_monitor) = (own.losses.len() / program.losses_of(0), take(&mut own.accuracy_monitor));
     let done = setup.first + steps as u64;
+    let position = Position::after(done, program.global_batch(), setup.run_length.steps_per_epoch);
+    let velocity = if average.is_some() { Vec::new() } else { velocity };
     let mut of_workers = |part: fn(&mut Values) -> &mut Vec<f32>| -> Vec<Vec<f32>> {
         of_ranks[..workers].iter_mut().map(|of_rank| take(part(&mut of_rank.values))).collect()
     };
-    let carried = State {
-        position: Position::after(done, program.global_batch(), setup.run_length.steps_per_epoch),
-        weights: of_workers(|values| &mut values.weights),
-        statistics: of_workers(|values| &mut values.statistics),
-        references: of_workers(|values| &mut values.reference).into_iter().filter(|model| !model.is_empty()).collect(),
-        velocity: if average.is_some() { Vec::new() } else { velocity },
-        average,
-        buffers,
-        accuracy_monitor,
-    };
+    let (own, statistics) = (of_workers(|values| &mut values.weights), of_workers(|values| &mut values.statistics));
+    let references = of_workers(|values| &mut values.reference).into_iter().filter(|model| !model.is_empty());
+    let references = references.collect();
+    let carried =
+        State { position, weights: own, statistics, references, velocity, average, buffers, accuracy_monitor };
     let losses = (0..steps).map(|step| mean_loss(program, &of_ranks[..workers], step)).collect();
     let clock_residual_s = of_ranks.iter().map(|of_rank| of_rank.clock_residual_s).fold(0.0, f64::max);
     let direct_messages = of_ranks.iter().map(|of_rank| of_rank.outcome.direct).sum();

@@ -1,10 +1,10 @@
 //! Runs a program on the processes that `mpirun` started: sets up in all of them or in none, then runs the ranks of
 //! each.
 
+use lockstep_data::Dataset;
 use lockstep_models::Program;
 
 use super::{Run, body, check_run, combine, setup};
-use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::patience::ASIDE;
 use crate::process_outcome::ProcessOutcome;

@@ -2,11 +2,11 @@
 
 use lockstep_models::{Claim, Periodic, Program, Timeline};
 
-use crate::data::Dataset;
 use crate::error::ExecError;
 use crate::exchange::ExchangeTraffic;
 use crate::replica::{Evaluation, Replica};
 use crate::state::State;
+use lockstep_data::Dataset;
 
 /// The result of a run.
 pub struct Run {

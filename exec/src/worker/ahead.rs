@@ -8,8 +8,8 @@ use lockstep_topology::Time;
 
 use super::compute::samples_of;
 use super::{Setup, Worker};
-use crate::data::{Feed, MadeTimes, Ring};
 use crate::error::ExecError;
+use crate::input::{Feed, MadeTimes, Ring};
 
 /// Longest wait for samples before a worker makes progress on exchanges: with an exchange in flight, and without.
 const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(100)];

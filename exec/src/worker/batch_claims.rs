@@ -63,10 +63,10 @@ mod tests {
     use lockstep_models::{Assignment, Bucket, Job, random_model};
 
     use super::*;
-    use crate::data::Dataset;
     use crate::observer::OnLoad;
     use crate::run::{on_threads, run};
     use crate::setup::RunOptions;
+    use lockstep_data::Dataset;
 
     /// Each batch is assigned once whatever processes the learners run in, and a replay trains the same bits.
     #[test]

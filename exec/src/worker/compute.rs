@@ -10,6 +10,8 @@ use crate::error::ExecError;
 
 /// Shuffles due before a step precede its first task.
 const SHUFFLED: &str = "the samples are those of the step";
+/// What [`lockstep_models::Program::check`] has checked.
+const TRAINS: &str = "check: ranks that only serve have no compute tasks";
 
 impl Worker<'_> {
     /// Runs a task of the compute stream; `batch` is the number of the step since training began.
@@ -37,79 +39,70 @@ impl Worker<'_> {
         {
             self.take_labels(batch, pass)?;
         }
-        let Some(replica) = &mut self.memory.replica else {
-            unreachable!("check: ranks that only serve have no compute tasks");
-        };
         match &self.role.tasks[task].op {
-            Op::Load { pass: Some(pass), into, .. } => {
-                // The micro-batches of several workers, concatenated.
-                let own = self.transport.rank().0;
-                let (mut indices, places) = samples_of(self.setup, batch, Some(*pass), (own, self.micro_batch));
-                let mut data = self.setup.data;
-                if let Some(store) = &self.store {
-                    let pieces = self.setup.program.pieces(Some(*pass), own, 0);
-                    (indices, data) = (store.drawn_for(batch, &pieces, 0).expect(SHUFFLED), store.data());
-                }
-                match into {
-                    None => replica.load(data, &indices, places[0])?,
-                    Some(buffer) => {
-                        let elements = indices.len() * self.setup.data.shape().elements() as usize;
-                        let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
-                        replica.draw(data, &indices, places[0], &mut images, &mut labels)?;
-                        replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
-                        self.samples += indices.len();
-                        self.setup.options.observer.loaded(own);
-                    }
-                }
-            }
-            Op::Load { .. } => {
-                let mut indices = Vec::new();
-                let each = self.setup.program.accumulate;
-                let (worker, repetition) = (self.micro_batch / each, self.micro_batch % each);
-                let place = self.setup.sampler.micro_batch(batch, worker, repetition, &mut indices);
-                let data = match &self.store {
-                    Some(store) => {
-                        let own = Piece { worker, first: 0, count: self.setup.program.batch_per_rank };
-                        indices = store.drawn_for(batch, &[own], repetition).expect(SHUFFLED);
-                        store.data()
-                    }
-                    None => self.setup.data,
-                };
-                replica.load(data, &indices, place)?;
-                self.turned = Some((batch, None, self.micro_batch));
-                self.samples += indices.len();
-                self.setup.options.observer.loaded(self.transport.rank().0);
-            }
-            Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
-                let found = replica.forward(*chain, Mode::Train)?;
-                if replica.is_asynchronous() && replica.is_last(*chain) {
-                    self.deferred.expect_loss(*chain, pass.is_some());
-                }
-                if let Some(loss) = found {
-                    self.count(loss, (*chain, pass.is_some()), (self.iteration, batch))?;
-                }
-            }
+            Op::Load { pass: Some(pass), into, .. } => self.load_pass(batch, *pass, *into),
+            Op::Load { .. } => self.load_micro_batch(batch),
+            Op::Compute { chain, phase: Phase::Forward, pass, .. } => self.run_forward(*chain, pass.is_some(), batch),
             Op::Compute { chain, phase, .. } => {
-                let program = self.setup.program;
-                let scale = 1.0 / program.gradient_samples() as f32;
-                replica.backward(*chain, *phase, scale, self.adds[task][usize::from(repetition > 0)])?;
+                let scale = 1.0 / self.setup.program.gradient_samples() as f32;
+                let adds = self.adds[task][usize::from(repetition > 0)];
+                let replica = self.memory.replica.as_mut().expect(TRAINS);
+                Ok(replica.backward(*chain, *phase, scale, adds)?)
             }
-            Op::Repeat { .. }
-            | Op::Schedule(_)
-            | Op::Exchange(_)
-            | Op::Copy(_)
-            | Op::Elementwise(_)
-            | Op::Labels { .. }
-            | Op::Read { .. }
-            | Op::Decode { .. }
-            | Op::Upload { .. }
-            | Op::Samples { .. }
-            | Op::Save { .. }
-            | Op::Host { .. } => {
-                unreachable!("not a task that the replica does")
-            }
+            _ => unreachable!("not a task of the compute stream"),
         }
+    }
+
+    /// Loads the samples of a pass, the micro-batches of several workers one after the other, as the input of the first
+    /// layers or into a declared buffer.
+    fn load_pass(&mut self, batch: u64, pass: u32, into: Option<usize>) -> Result<(), ExecError> {
+        let own = self.transport.rank().0;
+        let (mut indices, places) = samples_of(self.setup, batch, Some(pass), (own, self.micro_batch));
+        let mut data = self.setup.data;
+        if let Some(store) = &self.store {
+            let pieces = self.setup.program.pieces(Some(pass), own, 0);
+            (indices, data) = (store.drawn_for(batch, &pieces, 0).expect(SHUFFLED), store.data());
+        }
+        let replica = self.memory.replica.as_mut().expect(TRAINS);
+        let Some(buffer) = into else { return replica.load(data, &indices, places[0]) };
+        let elements = indices.len() * self.setup.data.shape().elements() as usize;
+        let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
+        replica.draw(data, &indices, places[0], &mut images, &mut labels)?;
+        replica.device().write(Values::Buffer(Buffer::Declared(buffer)), &images)?;
+        self.samples += indices.len();
+        self.setup.options.observer.loaded(own);
         Ok(())
+    }
+
+    /// Loads the rank's own micro-batch.
+    fn load_micro_batch(&mut self, batch: u64) -> Result<(), ExecError> {
+        let mut indices = Vec::new();
+        let each = self.setup.program.accumulate;
+        let (worker, repetition) = (self.micro_batch / each, self.micro_batch % each);
+        let place = self.setup.sampler.micro_batch(batch, worker, repetition, &mut indices);
+        let data = match &self.store {
+            Some(store) => {
+                let own = Piece { worker, first: 0, count: self.setup.program.batch_per_rank };
+                indices = store.drawn_for(batch, &[own], repetition).expect(SHUFFLED);
+                store.data()
+            }
+            None => self.setup.data,
+        };
+        self.memory.replica.as_mut().expect(TRAINS).load(data, &indices, place)?;
+        self.turned = Some((batch, None, self.micro_batch));
+        self.samples += indices.len();
+        self.setup.options.observer.loaded(self.transport.rank().0);
+        Ok(())
+    }
+
+    /// Runs the forward pass of a chain, and counts the loss if it has one.
+    fn run_forward(&mut self, chain: usize, in_pass: bool, batch: u64) -> Result<(), ExecError> {
+        let replica = self.memory.replica.as_mut().expect(TRAINS);
+        let found = replica.forward(chain, Mode::Train)?;
+        if replica.is_asynchronous() && replica.is_last(chain) {
+            self.deferred.expect_loss(chain, in_pass);
+        }
+        found.map_or(Ok(()), |loss| self.count(loss, (chain, in_pass), (self.iteration, batch)))
     }
 
     /// Keeps the host busy for `time`, during which messages and an asynchronous device make progress.

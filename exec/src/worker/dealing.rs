@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
+use lockstep_data::{Coming, Reserved};
 use lockstep_models::{Periodic, RankRange, Role, TaskId};
 use lockstep_topology::Time;
 
 use super::Worker;
 use super::shuffle::Deal;
-use crate::data::{Coming, Reserved};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Progress, RunningExchange};
+use crate::region::{Region, RegionMut};
 
 /// A chunk in flight.
 struct Chunk {
@@ -70,7 +71,12 @@ impl Worker<'_> {
         let (leaving, slots) = (store.leaving(deal, round as usize), store.seat(deal, round as usize));
         let moves = &deal.moves.rounds[round as usize];
         let (reserved, places) = store.data.reserve_for(Coming { whole, samples: &moves.came, slots: &slots });
-        let buffers = Buffers::scattered(store.data.places(&leaving), places);
+        // SAFETY: samples are not written, and those being sent are released after they have left.
+        let from = |values: &[f32]| unsafe { Region::new(values.as_ptr(), values.len()) };
+        // SAFETY: only this message writes there, and nothing reads it until it is taken.
+        let to = |values: *mut [f32]| unsafe { RegionMut::new(values.cast(), values.len()) };
+        let from = store.data.places(&leaving).into_iter().map(from).collect();
+        let buffers = Buffers::scattered(from, places.into_iter().map(to).collect());
         let mut exchange = self.exchange_of(group, &moves.counts, round % at_once, buffers)?;
         exchange.progress(self.transport)?;
         Ok(Some(Chunk { round, start, exchange, leaving, slots, reserved }))

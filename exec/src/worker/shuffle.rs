@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
+use lockstep_data::{Coming, Dataset, Moves, Parts, Round};
 use lockstep_models::{Op, Periodic, Piece, Program, RankRange, Role, SampleMove};
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Rank, Schedule};
 
 use super::{Setup, Worker};
 use crate::arena::Arena;
-use crate::data::{Coming, Dataset, Moves, Parts, Round};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, RunningExchange};
 use crate::flight::Aside;

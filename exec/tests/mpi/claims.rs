@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::transport::{TransportError, control};
 use lockstep_exec::{OnLoad, RunOptions, run, run_processes};

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::exchange::RunningExchange;
 use lockstep_exec::replica::Replica;

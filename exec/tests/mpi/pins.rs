@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::{OnLoad, RunOptions, run_processes};
 use lockstep_models::{Job, random_model};

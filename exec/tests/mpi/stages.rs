@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::{RunOptions, run, run_processes};
 use lockstep_models::{Axis, Job, Mesh, random_model};

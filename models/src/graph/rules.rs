@@ -5,7 +5,7 @@ mod elementwise;
 use lockstep_topology::Collective;
 
 use super::{NodeWork, Tensor};
-use crate::layout::transition;
+use crate::tensor::transition;
 use crate::{Axis, AxisLayout, Dimension, Pass};
 
 /// A tensor and its layout on the axis in question.

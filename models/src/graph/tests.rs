@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::rules::Rule;
 use super::*;
-use crate::layout::transition;
+use crate::tensor::transition;
 use crate::{AxisLayout, Coefficient, Dimension, Formula, Operand};
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);

@@ -263,15 +263,8 @@ pub(crate) fn shard(
         let [output, gradient] = [output, gradient].map(|layout| Layout::new(outside, SAMPLES).with(axis, layout));
         ShardLayer { origin, output, gradient, gather }
     };
-    let normalises = |(id, node): &(LayerId, &Node)| node.statistics.is_some() && !front(*id);
-    if let Some((_, node)) = whole.iter().find(normalises).filter(|_| several) {
-        let message = format!(
-            "{} ({}) has statistics of one rank's batch, and would take those of several: give model-parallel or megatron a mesh, \
-             e.g. data=2,tensor=4, or use ssgd",
-            node.name,
-            node.layer.kind()
-        );
-        return Err(InputError::flag("strategy", "", message));
+    if several {
+        check_statistics(whole, front)?;
     }
     let (outputs, columns) = outputs(whole, ranks, front, pairs)?;
     let cut = Cut { whole, outputs: &outputs, columns: &columns, pairs };
@@ -327,6 +320,19 @@ pub(crate) fn shard(
     }
     let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
     Ok((model, layers))
+}
+
+/// Refuses batch normalisation in split layers: its statistics would be of several ranks' batches.
+fn check_statistics(whole: &Model, front: &dyn Fn(LayerId) -> bool) -> Result<(), InputError> {
+    let normalises = |(id, node): &(LayerId, &Node)| node.statistics.is_some() && !front(*id);
+    let Some((_, node)) = whole.iter().find(normalises) else { return Ok(()) };
+    let message = format!(
+        "{} ({}) has statistics of one rank's batch, and would take those of several: give model-parallel or megatron a mesh, \
+         e.g. data=2,tensor=4, or use ssgd",
+        node.name,
+        node.layer.kind()
+    );
+    Err(InputError::flag("strategy", "", message))
 }
 
 pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {

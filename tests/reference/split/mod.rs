@@ -13,8 +13,8 @@ mod rows;
 
 use std::ops::Range;
 
+use lockstep_data::{Dataset, Sampler};
 use lockstep_exec::ExecError;
-use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{

@@ -1,7 +1,7 @@
 //! Computes the whole model on the samples of one worker or of one pass, layer by layer.
 
+use lockstep_data::{Dataset, Sampler};
 use lockstep_exec::ExecError;
-use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
 use lockstep_models::{

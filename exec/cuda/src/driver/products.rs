@@ -157,38 +157,11 @@ fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: WorkspaceLimits
         let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
         MatrixShape::created(of, rows.into(), columns.into(), rows.into())
     };
-    let operation = Operation::created(factors, lt::cudaDataType::CUDA_R_32F)?;
-    let turned = |transposed: bool| i32::from(transposed);
-    operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, turned(of.transposed_b))?;
-    operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, turned(of.transposed_a))?;
-    let epilogue = match (fused, of.rectified) {
-        (false, _) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
-        (true, false) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
-        (true, true) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
-    };
-    operation.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue as u32)?;
-    if let (true, Some(bias)) = (fused, of.bias) {
-        operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
-        if result != lt::cudaDataType::CUDA_R_32F {
-            // By default it would have the type of C.
-            let bias = lt::cudaDataType::CUDA_R_32F as i32;
-            operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias)?;
-        }
-    }
+    let operation = operation(of, fused, factors, result)?;
     let first = matrix(element, of.columns, of.depth, of.transposed_b)?;
     let second = matrix(element, of.depth, of.rows, of.transposed_a)?;
     let result = matrix(result, of.columns, of.rows, false)?;
-    let wishes = Preference::created()?;
-    wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limits.workspace)?;
-    let Multiply { a, b, c, .. } = key(of);
-    for (wish, aligned) in [
-        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b),
-        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a),
-        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c),
-        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c),
-    ] {
-        wishes.set(wish, aligned as u32)?;
-    }
+    let wishes = wishes(of, limits)?;
     let mut answers = [NOTHING; ASKED];
     let mut count = 0;
     // SAFETY: the descriptors are alive, and there is space for as many results as are requested.
@@ -224,6 +197,50 @@ fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: WorkspaceLimits
         workspace: chosen.workspace,
         fuses: fused,
     }))
+}
+
+/// What is computed: the sides that are transposed, and the bias and ReLU that `fused` includes.
+fn operation(
+    of: &Multiply,
+    fused: bool,
+    factors: lt::cublasComputeType_t,
+    result: lt::cudaDataType,
+) -> Result<Operation, DeviceError> {
+    let operation = Operation::created(factors, lt::cudaDataType::CUDA_R_32F)?;
+    let turned = |transposed: bool| i32::from(transposed);
+    operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, turned(of.transposed_b))?;
+    operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, turned(of.transposed_a))?;
+    let epilogue = match (fused, of.rectified) {
+        (false, _) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+        (true, false) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+        (true, true) => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
+    };
+    operation.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue as u32)?;
+    if let (true, Some(bias)) = (fused, of.bias) {
+        operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+        if result != lt::cudaDataType::CUDA_R_32F {
+            // By default it would have the type of C.
+            let bias = lt::cudaDataType::CUDA_R_32F as i32;
+            operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias)?;
+        }
+    }
+    Ok(operation)
+}
+
+/// What an algorithm may need: workspace, and the alignment of the operands.
+fn wishes(of: &Multiply, limits: WorkspaceLimits) -> Result<Preference, DeviceError> {
+    let wishes = Preference::created()?;
+    wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limits.workspace)?;
+    let Multiply { a, b, c, .. } = key(of);
+    for (wish, aligned) in [
+        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b),
+        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a),
+        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c),
+        (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c),
+    ] {
+        wishes.set(wish, aligned as u32)?;
+    }
+    Ok(wishes)
 }
 
 /// The key of its plan.

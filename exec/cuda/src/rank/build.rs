@@ -8,6 +8,7 @@ use lockstep_models::Buffer;
 
 use super::chains::form;
 use super::device_buffer::DeviceBuffer;
+use super::gpus::Gpu;
 use super::groups::Groups;
 use super::in_flight::InFlight;
 use super::needs::Needs;
@@ -32,16 +33,9 @@ impl<A: Activation> Rank<A> {
         computing.take(needs.workspace)?;
         let averages = of.program.averages();
         let beside = if averages { Some(executor(StreamRole::Average)?) } else { None };
-        let in_flight = (0..of.contexts()).map(|_| InFlight::new(gpu, &of, form, needs.kept));
-        let mut in_flight: Vec<InFlight<A>> = in_flight.collect::<Result<_, _>>()?;
-        if in_flight.len() > 1 {
-            let mut own = in_flight.iter_mut();
-            own.try_for_each(|own| own.take(gpu, &mut streams, needs.arena, of.arenas.poison))?;
-        } else {
-            // Allocates an arena for the first learner. No learner prefers it, or those that share the GPU would wait
-            // for each other.
-            gpu.take_back(gpu.lend(needs.arena, None)?);
-        }
+        let mut in_flight: Vec<InFlight<A>> =
+            (0..of.contexts()).map(|_| InFlight::new(gpu, &of, form, needs.kept)).collect::<Result<_, _>>()?;
+        take_arenas(gpu, &mut in_flight, &mut streams, (needs.arena, of.arenas.poison))?;
         let elements = of.parameters.len();
         let declared =
             of.declared.iter().map(|elements| DeviceBuffer::new(context, "a buffer of the program", *elements));
@@ -96,6 +90,22 @@ impl<A: Activation> Rank<A> {
         write(&built.statistics, &of.statistics)?;
         Ok(built)
     }
+}
+
+/// Allocates the arenas of the micro-batches in flight.
+fn take_arenas<A: Activation>(
+    gpu: &Arc<Gpu>,
+    in_flight: &mut [InFlight<A>],
+    streams: &mut Streams,
+    (arena, poison): (u64, bool),
+) -> Result<(), DeviceError> {
+    if in_flight.len() > 1 {
+        return in_flight.iter_mut().try_for_each(|own| own.take(gpu, streams, arena, poison));
+    }
+    // Allocates an arena for the first learner. No learner prefers it, or those that share the GPU would wait for each
+    // other.
+    gpu.take_back(gpu.lend(arena, None)?);
+    Ok(())
 }
 
 /// A bit for each parameter.

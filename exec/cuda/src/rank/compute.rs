@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use lockstep_data::Untransformed;
 use lockstep_exec::Arena;
-use lockstep_exec::data::{BatchMemory, Untransformed};
+use lockstep_exec::BatchMemory;
 use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot};
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::data::{BatchMemory, Untransformed};
+use lockstep_data::Untransformed;
+use lockstep_exec::BatchMemory;
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Shape;
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use lockstep_cuda::table::TransformPictures;
 use lockstep_cuda::{View, picture_word_count, picture_words};
-use lockstep_exec::data::{Decoded, Finish, Normalisation, Picture, Transform, Untransformed};
+use lockstep_data::{Decoded, Finish, Normalisation, Picture, Transform, Untransformed};
 use lockstep_models::Shape;
 use proptest::prelude::*;
 use rand::RngExt;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockstep_cuda::Gpus;
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::{Cpus, Devices, Nulls};
 use lockstep_exec::{ExecError, Run, RunOptions, run};
 use lockstep_models::memory::{BufferPlaces, Reuse};

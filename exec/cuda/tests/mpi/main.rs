@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use lockstep_cuda::Gpus;
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::{Run, RunOptions, run, run_processes};
 use lockstep_models::{Bucket, Job, Precision, Program, random_model};

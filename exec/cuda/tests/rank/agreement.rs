@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockstep_cuda::Gpus;
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{Evaluations, Run, RunOptions, run};
 use lockstep_models::{Bucket, Job, Optimizer, Precision, Program, Target};

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lockstep_data::Dataset;
 use lockstep_data::generate::{Like, generate};
 use lockstep_data::{Packing, SetPart, Source, pack};
-use lockstep_exec::data::Dataset;
 use lockstep_exec::{Run, RunOptions, run};
 use lockstep_models::{Job, Model, Precision};
 

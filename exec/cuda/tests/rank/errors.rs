@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_cuda::Gpus;
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_exec::{ExecError, RunOptions, run};
 use lockstep_models::{Job, Precision};

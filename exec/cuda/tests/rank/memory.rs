@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockstep_cuda::LibraryPlaces;
 use lockstep_cuda::driver::{Context, Fill, GpuMemory};
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{DeviceError, Mode};
 use lockstep_exec::replica::Replica;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockstep_cuda::Gpus;
+use lockstep_data::Dataset;
 use lockstep_exec::Arenas;
-use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Cpus, Devices};
 use lockstep_exec::replica::Replica;

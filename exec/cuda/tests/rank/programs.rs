@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::{Bucket, Job, Precision, random_model};

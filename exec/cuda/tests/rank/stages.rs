@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{RunOptions, run};
 use lockstep_models::{Axis, Job, Mesh, PipelineSchedule, Precision, StageCut, random_model};

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
+use lockstep_data::Dataset;
 use lockstep_exec::available_memory;
-use lockstep_exec::data::Dataset;
 use lockstep_models::profile::{DecodeEntry, Profile, StorageEntry};
 use lockstep_models::{SampleForm, StoredSamples, median};
 use lockstep_report::failure::Failure;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockstep_exec::data::{Dataset, PackedMoves};
+use lockstep_data::{Dataset, PackedMoves};
 use lockstep_models::median;
 use lockstep_models::profile::{MoveEntry, Profile};
 use lockstep_report::failure::Failure;

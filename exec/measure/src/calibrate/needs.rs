@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use lockstep_data::Dataset;
 use lockstep_exec::check_buffers;
-use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
 use lockstep_models::memory::Memory;
 use lockstep_models::profile::{CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, chain_key};

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use lockstep_data::Dataset;
 use lockstep_exec::ExecError;
-use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices, IterationResults};
 use lockstep_exec::replica::Replica;
 use lockstep_models::{Elementwise, Op, Optimizer, Program};

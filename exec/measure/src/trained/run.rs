@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::data::Dataset;
+use lockstep_data::Dataset;
 use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Experiment, Length};
 use lockstep_models::READ_AHEAD;

@@ -183,8 +183,7 @@ impl Head for BatchNorm {
                 }
             });
             if let Some((gammas, betas, adds)) = &d_parameters {
-                let d_gamma = d_gamma.map(|d| d as f32);
-                let d_beta = d_beta.map(|d| d as f32);
+                let (d_gamma, d_beta) = (d_gamma.map(|d| d as f32), d_beta.map(|d| d as f32));
                 // SAFETY: channels belong to one tile.
                 let (gammas, betas) = unsafe { (gammas.part(range.clone()), betas.part(range.clone())) };
                 merge(gammas, &d_gamma[..range.len()], *adds);

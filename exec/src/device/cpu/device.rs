@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use lockstep_data::Untransformed;
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
 use super::chain::{Chain, Work};
@@ -9,7 +10,6 @@ use super::tensors::Tensors;
 use super::threads::tile_range;
 use super::{Slice, Threads, layouts};
 use crate::arena::Arena;
-use crate::data::Untransformed;
 use crate::device::buffers::move_rows;
 use crate::device::decays::Decays;
 use crate::device::{

@@ -3,12 +3,12 @@
 //! Each sample draws from a stream of its own, selected by seed, layer and the sample's place in the run, so the
 //! dropped elements do not depend on the sample's rank or micro-batch, nor on threads.
 
+use lockstep_data::random::{Purpose, stream_within};
 use lockstep_models::Layer;
 use rand_chacha::rand_core::Rng;
 
 use super::threads::{Disjoint, Threads};
 use super::{Draw, Forward, Gradients, Head, Mode, Wanted, only, size};
-use crate::data::random::{Purpose, stream_within};
 use crate::simd::put;
 use crate::workspace::Workspace;
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockstep_exec::data::Sampler;
+use lockstep_data::Sampler;
 
 use super::*;
 use crate::checkpoint::{Every, Folder, latest};

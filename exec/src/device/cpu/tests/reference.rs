@@ -1,11 +1,11 @@
 //! Computes the forward pass of every layer in f64 by plain loops, obvious rather than fast: the reference for the
 //! kernels.
 
+use lockstep_data::random::{Purpose, stream_within};
 use lockstep_models::{Conv2d, Layer, LayerNorm, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use rand_chacha::rand_core::Rng;
 
 use super::super::{Draw, size};
-use crate::data::random::{Purpose, stream_within};
 
 /// Index of an element in `[samples, shape]`, or `None` outside the image.
 fn place(shape: Shape, sample: usize, channel: usize, y: i64, x: i64) -> Option<usize> {

@@ -1,0 +1,329 @@
+//! Loads data sets: labelled images, the sources that `--data` names, and the order in which samples are trained on.
+//!
+//! Every source ends in the same [`Dataset`], checked where it is made and normalised by the statistics of its training
+//! part, so that later code does not depend on the source. Packed files stay packed; their samples are decoded when
+//! they are drawn.
+
+mod augmentation;
+mod digits;
+mod drawing;
+mod encoded;
+mod files;
+mod finish;
+mod message;
+mod packing;
+mod parts;
+mod pixels;
+mod recipe;
+mod resample;
+mod sampler;
+mod spare;
+mod split;
+mod subset;
+mod synthetic;
+mod transform;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lockstep_models::{Augmentation, Model, SampleForm, SetSizes, Shape, StoredSamples};
+use lockstep_topology::{ErrorPlace, InputError, nearest};
+
+pub use finish::Finish;
+pub use message::{Coming, Reserved};
+pub use packing::PackedMoves;
+pub use parts::{Moves, Parts, Round};
+use pixels::Pixels;
+pub use recipe::Recipe;
+pub use resample::Window;
+pub use sampler::Sampler;
+use subset::Subset;
+pub use transform::{Decoded, Transform, Untransformed};
+
+/// Labelled images of one shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// Its source, for messages.
+    place: String,
+    /// Shape of an image as stored.
+    shape: Shape,
+    /// The shape of the patch taken from an image, if not the whole image is.
+    patch: Option<Shape>,
+    classes: u32,
+    pixels: Pixels,
+    /// One per sample, below `classes`.
+    labels: Vec<u32>,
+    /// The augmentation of samples drawn for training.
+    augmentation: Augmentation,
+    /// How many threads of a process prepare batches; `None` for one per core.
+    decode_threads: Option<u32>,
+}
+
+impl Dataset {
+    /// A set without samples, to be filled in.
+    fn empty() -> Dataset {
+        Dataset {
+            place: String::new(),
+            shape: Shape::flat(0),
+            patch: None,
+            classes: 0,
+            pixels: Pixels::Values(Arc::default()),
+            labels: Vec::new(),
+            augmentation: Augmentation::default(),
+            decode_threads: None,
+        }
+    }
+
+    /// A data set from `place` with `images` of `[samples, channels, height, width]` values and a label each.
+    ///
+    /// # Errors
+    /// No sample, counts that differ, or a label that is not below `classes`.
+    pub fn new(
+        place: &str,
+        shape: Shape,
+        classes: u32,
+        images: Vec<f32>,
+        labels: Vec<u32>,
+    ) -> Result<Dataset, InputError> {
+        let error = |value: String, message: String| Err(InputError::new(place, value, message));
+        if labels.is_empty() || shape.elements() == 0 {
+            return error(format!("{} samples of {shape}", labels.len()), "is empty: give images".into());
+        }
+        if u32::try_from(labels.len()).is_err() {
+            return error(format!("{} samples", labels.len()), format!("more than {} are too many", u32::MAX));
+        }
+        if images.len() as u64 != labels.len() as u64 * shape.elements() {
+            let (values, labels) = (images.len(), labels.len());
+            return error(format!("{values} values"), format!("do not make {labels} images of {shape}, one per label"));
+        }
+        if let Some(at) = labels.iter().position(|label| *label >= classes) {
+            let message = format!("of sample {at} must be below {classes}, the number of classes: fix the labels");
+            return error(format!("label {}", labels[at]), message);
+        }
+        let pixels = Pixels::Values(Arc::new(images));
+        Ok(Dataset { place: place.into(), shape, classes, pixels, labels, ..Dataset::empty() })
+    }
+
+    /// Returns (training part, held-out part), normalised, of the set named by `--data`: `mnist` (5,000 digits that are
+    /// part of the binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a
+    /// folder of IDX files, or packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`.
+    /// After any of them `:TRAIN+HELD_OUT` takes that many samples of the two parts, always the same ones.
+    ///
+    /// # Errors
+    /// Unreadable or broken files, and data that do not fit `model`; each with place, value and cure.
+    pub fn load(what: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
+        Dataset::load_augmented(what, model, Augmentation::default())
+    }
+
+    /// As [`Dataset::load`], with augmentation of the training part. Where patches are requested, the images of both
+    /// parts may be larger than the model's input; for the held-out part the central patch is used.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_augmented(
+        what: &str,
+        model: &Model,
+        augmentation: Augmentation,
+    ) -> Result<(Dataset, Dataset), InputError> {
+        let (mut train, mut held_out) = Dataset::parts(what, model, augmentation)?;
+        let statistics = train.pixels.normalisation(train.shape);
+        train.pixels.normalise(&statistics, train.shape);
+        held_out.pixels.normalise(&statistics, held_out.shape);
+        Ok((train.augmented(augmentation), held_out))
+    }
+
+    /// As [`Dataset::load`], of images that may be larger than the model's input: what timing loads needs.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_of_any_size(what: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
+        let patch = Augmentation { patch: true, ..Augmentation::default() };
+        Dataset::load(what, model).or_else(|wrong| Dataset::load_augmented(what, model, patch).map_err(|_| wrong))
+    }
+
+    /// The sizes of packed files that predictions use, without reading a sample; `None` where `what` names no packed
+    /// file.
+    ///
+    /// # Errors
+    /// As [`Dataset::load`].
+    pub fn packed_sizes(what: &str, model: &Model, augmentation: Augmentation) -> Result<Option<SetSizes>, InputError> {
+        let (name, _) = name_and_subset(what);
+        if files::packed(name).is_none() {
+            return Ok(None);
+        }
+        let (train, held_out) = Dataset::parts(what, model, augmentation)?;
+        Ok(Some(Dataset::sizes((&train, &held_out))))
+    }
+
+    /// Refuses a name that is neither a data set nor a path; with `elsewhere` it may be a path that other machines have.
+    ///
+    /// # Errors
+    /// Such a name, with the cure.
+    pub fn check_name(what: &str, elsewhere: bool) -> Result<(), InputError> {
+        let (name, _) = name_and_subset(what);
+        let is_path = |name: &str| Path::new(name).exists() || elsewhere && name.contains(['/', '.']);
+        match name.split_once(':') {
+            _ if files::packed(name).is_some() || is_path(name) => Ok(()),
+            None if name == "mnist" || name == "synthetic" => Ok(()),
+            Some(("synthetic", samples)) if samples.parse::<u32>().is_ok_and(|samples| samples > 0) => Ok(()),
+            _ => Err(unknown(what)),
+        }
+    }
+
+    /// Both parts, not yet normalised.
+    fn parts(what: &str, model: &Model, augmentation: Augmentation) -> Result<(Dataset, Dataset), InputError> {
+        let (name, subset) = name_and_subset(what);
+        let files = files::packed(name);
+        let (mut train, mut held_out) = match (files, name.split_once(':')) {
+            (Some(files), _) => files::load_packed(files, model.input())?,
+            (_, None) if name == "mnist" => digits::load()?,
+            (_, None) if name == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
+            (_, Some(("synthetic", samples))) => synthetic::load(model.input(), model.classes(), Some(samples))?,
+            _ if Path::new(name).exists() => files::load_idx(Path::new(name))?,
+            _ => return Err(unknown(what)),
+        };
+        if let Some(subset) = subset {
+            (train, held_out) = subset.of(what, (train, held_out))?;
+        }
+        if augmentation.patch {
+            (train, held_out) = (train.patches(model.input())?, held_out.patches(model.input())?);
+        }
+        train.check_fits(model)?;
+        held_out.check_fits(model)?;
+        Ok((train, held_out))
+    }
+
+    /// Whether `model` can be trained on these images: equal shapes, and an output for every label.
+    ///
+    /// # Errors
+    /// The mismatch, with both values.
+    pub fn check_fits(&self, model: &Model) -> Result<(), InputError> {
+        self.check_takes(model.name(), model.input(), model.classes())
+    }
+
+    /// [`Dataset::check_fits`] for a model known by its name, input and classes.
+    fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
+        if self.shape() != input {
+            let cure = match self.has_patches(input) {
+                true => format!("use patches of them ({} patch)", ErrorPlace::Flag("augment")),
+                false => {
+                    format!("choose other data ({} synthetic fits every model) or a model", ErrorPlace::Flag("data"))
+                }
+            };
+            let message = format!("the model {model} takes {input}: {cure}");
+            return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));
+        }
+        if self.classes > classes {
+            return Err(InputError::new(
+                &self.place,
+                format!("{} classes", self.classes),
+                format!("the model {model} tells {classes} apart: give its last layer {} outputs", self.classes),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether images are at least as large as `input`, with as many channels.
+    fn has_patches(&self, input: Shape) -> bool {
+        let Shape { channels, height, width } = self.shape;
+        channels == input.channels && height >= input.height && width >= input.width
+    }
+
+    /// The same images, of which patches of shape `input` are used.
+    ///
+    /// # Errors
+    /// Images that are smaller or have other channels.
+    fn patches(self, input: Shape) -> Result<Dataset, InputError> {
+        if let Some((height, width)) = self.smallest()
+            && (height < input.height || width < input.width)
+        {
+            let message =
+                format!("are too small for patches of {input}: use scale instead of patch, or pack larger images");
+            return Err(InputError::new(&self.place, format!("images of {height} × {width} and larger"), message));
+        }
+        if !self.has_patches(input) {
+            let message = format!("are too small for patches of {input}, or have other channels: choose other data");
+            return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));
+        }
+        Ok(Dataset { patch: (input != self.shape).then_some(input), ..self })
+    }
+
+    /// The form in which samples are stored, and their mean sizes.
+    pub fn stored(&self) -> StoredSamples {
+        self.pixels.stored(self.shape)
+    }
+
+    /// The form in which samples are stored.
+    pub fn form(&self) -> SampleForm {
+        self.pixels.form()
+    }
+
+    /// How samples drawn for training are augmented.
+    pub fn augmentation(&self) -> Augmentation {
+        self.augmentation
+    }
+
+    /// The file of packed samples.
+    pub fn file(&self) -> Option<&Path> {
+        (self.form() != SampleForm::Values).then(|| Path::new(&self.place))
+    }
+
+    /// The sizes of a set's two parts, for predictions.
+    pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
+        let message_elements = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message_elements());
+        let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
+        SetSizes { stored: Some(train.stored()), message_elements, ..counts }
+    }
+
+    /// Number of samples, at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "a data set is never empty")]
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Shape of a sample as the model receives it.
+    pub fn shape(&self) -> Shape {
+        self.patch.unwrap_or(self.shape)
+    }
+
+    /// Number of classes; every label is below it.
+    pub fn classes(&self) -> u32 {
+        self.classes
+    }
+
+    /// The label of each sample.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+}
+
+/// A set's name and the subset to take, if any.
+fn name_and_subset(what: &str) -> (&str, Option<Subset>) {
+    match Subset::split(what) {
+        Some((name, subset)) if !Path::new(what).exists() => (name, Some(subset)),
+        _ => (what, None),
+    }
+}
+
+/// The error for a name that is neither a data set nor a path.
+fn unknown(what: &str) -> InputError {
+    let meant = nearest(what, ["mnist", "synthetic"]);
+    let hint = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
+    let message = format!(
+        "there is no such folder or file: {hint}write mnist, synthetic, synthetic:SAMPLES, a folder of IDX files, TRAIN.pack or \
+         TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for that many samples"
+    );
+    InputError::flag("data", what, message)
+}
+
+#[cfg(test)]
+impl Dataset {
+    /// All images, `[samples, channels, height, width]`, of a set held as values in memory.
+    fn values(&self) -> &[f32] {
+        let Pixels::Values(values) = &self.pixels else { panic!("samples are packed") };
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Packs and unpacks messages that carry samples from the memory of one rank to that of another.
+//!
+//! All ranks have the same machine type, so bytes are sent as they are in memory. Every rank knows the labels and
+//! lengths of all samples, and which samples arrive, so nothing else is sent.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use lockstep_models::Partition;
+use lockstep_topology::InputError;
+
+use super::Dataset;
+use super::encoded::{Encoded, bytes_of_mut};
+use super::pixels::{Pixels, changed};
+
+/// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
+/// the end.
+#[derive(Clone, Copy)]
+pub struct Coming<'a> {
+    /// The whole set.
+    pub whole: &'a Dataset,
+    /// Their numbers in it.
+    pub samples: &'a [u32],
+    /// Where each goes.
+    pub slots: &'a [u32],
+}
+
+impl Coming<'_> {
+    /// Each sample with its slot.
+    fn pairs(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.samples.iter().copied().zip(self.slots.iter().map(|slot| *slot as usize))
+    }
+
+    /// Bytes of a packed sample.
+    fn length(&self, sample: u32) -> usize {
+        let Pixels::Encoded(samples) = &self.whole.pixels else { unreachable!("parts are kept as the whole set is") };
+        samples.length(sample)
+    }
+}
+
+/// Receive memory for packed samples; values are received directly into their slots.
+#[derive(Default)]
+pub struct Reserved(Vec<Arc<[MaybeUninit<f32>]>>);
+
+/// Most elements of memory of departed samples that is kept: a chunk.
+const SPARE: usize = Partition::CHUNK as usize;
+
+/// The same memory, whose elements may be overwritten.
+fn overwritable(values: Arc<[f32]>) -> Arc<[MaybeUninit<f32>]> {
+    // SAFETY: both have the same layout, and any value may be in memory that counts as not initialised.
+    unsafe { Arc::from_raw(Arc::into_raw(values) as *const [MaybeUninit<f32>]) }
+}
+
+impl Dataset {
+    /// Elements of a message with this sample: its image, or its packed bytes, four per element.
+    pub fn message_elements(&self, sample: u32) -> u64 {
+        match &self.pixels {
+            Pixels::Values(_) => self.shape.elements(),
+            Pixels::Encoded(samples) => samples.length(sample).div_ceil(4) as u64,
+        }
+    }
+
+    /// The mean over all samples, rounded up.
+    pub fn mean_message_elements(&self) -> u64 {
+        let all: u64 = (0..self.len() as u32).map(|sample| self.message_elements(sample)).sum();
+        all.div_ceil(self.len() as u64)
+    }
+
+    /// Packs the samples at `slots` one after the other.
+    ///
+    /// # Errors
+    /// Damaged packed samples.
+    pub fn pack(&self, slots: &[u32], message: &mut [f32]) -> Result<(), InputError> {
+        let mut rest = message;
+        for slot in slots {
+            let sample;
+            (sample, rest) = rest.split_at_mut(self.message_elements(*slot) as usize);
+            // A copy preserves any bits, also those of NaNs.
+            match &self.pixels {
+                Pixels::Values(values) => {
+                    sample.copy_from_slice(&values[*slot as usize * sample.len()..][..sample.len()]);
+                }
+                Pixels::Encoded(samples) => {
+                    let bytes = samples.sample(*slot)?;
+                    let room = bytes_of_mut(sample);
+                    room[..bytes.len()].copy_from_slice(bytes);
+                    room[bytes.len()..].fill(0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the memory of packed samples that have left; slots of values are reused.
+    pub fn release(&mut self, slots: &[u32]) {
+        if let Pixels::Encoded(samples) = &mut self.pixels {
+            Arc::make_mut(samples).release(slots, SPARE);
+        }
+    }
+
+    /// Unpacks samples that were packed one after the other.
+    pub fn unpack(&mut self, message: &[f32], coming: Coming<'_>) {
+        self.label_coming(coming);
+        match &mut self.pixels {
+            Pixels::Values(values) => {
+                let (values, each) = (changed(values), self.shape.elements() as usize);
+                for (sample, (_, slot)) in message.chunks_exact(each).zip(coming.pairs()) {
+                    values[slot * each..(slot + 1) * each].copy_from_slice(sample);
+                }
+            }
+            Pixels::Encoded(samples) => {
+                let samples = Arc::make_mut(samples);
+                let memory = |samples: &mut Encoded, sample: &[f32]| match samples.spare().take(sample.len()) {
+                    Some(mut values) => {
+                        let whole = Arc::get_mut(&mut values).expect("spare memory has one owner");
+                        whole[..sample.len()].copy_from_slice(sample);
+                        values
+                    }
+                    None => sample.into(),
+                };
+                let mut rest = message;
+                for (number, slot) in coming.pairs() {
+                    let (sample, length);
+                    length = coming.length(number);
+                    (sample, rest) = rest.split_at(length.div_ceil(4));
+                    let values = memory(samples, sample);
+                    samples.put(slot, values, length);
+                }
+            }
+        }
+    }
+
+    /// Sets the labels of arriving samples, and allocates space for their values.
+    fn label_coming(&mut self, coming: Coming<'_>) {
+        let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.labels.len());
+        self.labels.resize(end, 0);
+        coming.pairs().for_each(|(sample, slot)| self.labels[slot] = coming.whole.labels[sample as usize]);
+        if let Pixels::Values(values) = &mut self.pixels {
+            let (values, elements) = (changed(values), end * self.shape.elements() as usize);
+            values.reserve_exact(elements.saturating_sub(values.len()));
+            values.resize(elements, 0.0);
+        }
+    }
+
+    /// Reserves space for the values of `samples` samples, so that later arrivals do not move existing ones.
+    pub fn reserve(&mut self, samples: usize) {
+        if let Pixels::Values(values) = &mut self.pixels {
+            let values = changed(values);
+            values.reserve_exact((samples * self.shape.elements() as usize).saturating_sub(values.len()));
+        }
+    }
+
+    /// Address of the values.
+    fn start(&self) -> *const f32 {
+        match &self.pixels {
+            Pixels::Values(values) => values.as_ptr(),
+            Pixels::Encoded(_) => std::ptr::null(),
+        }
+    }
+
+    /// The memory of the samples at `slots`, to send from.
+    ///
+    /// # Panics
+    /// For packed samples that are mapped.
+    pub fn places(&self, slots: &[u32]) -> Vec<&[f32]> {
+        let each = self.shape.elements() as usize;
+        let place = |slot: &u32| match &self.pixels {
+            Pixels::Values(values) => &values[*slot as usize * each..][..each],
+            Pixels::Encoded(samples) => samples.values(*slot),
+        };
+        slots.iter().map(place).collect()
+    }
+
+    /// The memory for samples that arrive, valid until they are taken.
+    ///
+    /// # Panics
+    /// When space for values has not been reserved: moving them could break other messages in flight.
+    pub fn reserve_for(&mut self, coming: Coming<'_>) -> (Reserved, Vec<*mut [f32]>) {
+        let lie = self.start();
+        self.label_coming(coming);
+        assert!(lie == self.start(), "room is reserved");
+        match &mut self.pixels {
+            Pixels::Values(values) => {
+                let (values, each) = (changed(values), self.shape.elements() as usize);
+                let place = |(_, slot): (u32, usize)| std::ptr::from_mut(&mut values[slot * each..(slot + 1) * each]);
+                (Reserved::default(), coming.pairs().map(place).collect())
+            }
+            Pixels::Encoded(samples) => {
+                let spare = Arc::make_mut(samples).spare();
+                let lengths: Vec<usize> = coming.pairs().map(|(sample, _)| coming.length(sample).div_ceil(4)).collect();
+                let memory = |elements: &usize| match spare.take(*elements) {
+                    Some(values) => overwritable(values),
+                    None => Arc::new_uninit_slice(*elements),
+                };
+                let mut reserved: Vec<Arc<[MaybeUninit<f32>]>> = lengths.iter().map(memory).collect();
+                let place = |(values, elements): (&mut Arc<[MaybeUninit<f32>]>, &usize)| {
+                    let values = Arc::get_mut(values).expect("new memory, and spare memory, has one owner");
+                    std::ptr::slice_from_raw_parts_mut(values.as_mut_ptr().cast(), *elements)
+                };
+                let places = reserved.iter_mut().zip(&lengths).map(place).collect();
+                (Reserved(reserved), places)
+            }
+        }
+    }
+
+    /// Stores samples that have arrived in their receive memory.
+    ///
+    /// # Safety
+    /// All have arrived.
+    pub unsafe fn take(&mut self, reserved: Reserved, coming: Coming<'_>) {
+        if let Pixels::Encoded(samples) = &mut self.pixels {
+            let samples = Arc::make_mut(samples);
+            for (values, (sample, slot)) in reserved.0.into_iter().zip(coming.pairs()) {
+                // SAFETY: the message has written all of it, by the caller's promise.
+                samples.put(slot, unsafe { values.assume_init() }, coming.length(sample));
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Stores the samples of a set: as fp32 values in memory, or packed. Makes one sample at a time, in any thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockstep_models::{SampleForm, Shape, StoredSamples};
+use lockstep_topology::InputError;
+
+use super::augmentation::{Augmented, augment};
+use super::encoded::Encoded;
+use crate::Normalisation;
+
+/// The storage of samples. A clone shares them.
+#[derive(Debug, Clone)]
+pub(super) enum Pixels {
+    /// `[samples, channels, height, width]`.
+    Values(Arc<Vec<f32>>),
+    /// Samples of a packed set.
+    Encoded(Arc<Encoded>),
+}
+
+impl PartialEq for Pixels {
+    fn eq(&self, other: &Pixels) -> bool {
+        match (self, other) {
+            (Pixels::Values(own), Pixels::Values(others)) => own == others,
+            (Pixels::Encoded(own), Pixels::Encoded(others)) => Arc::ptr_eq(own, others),
+            _ => false,
+        }
+    }
+}
+
+impl Pixels {
+    /// Whether both share the same samples.
+    pub(super) fn is(&self, other: &Pixels) -> bool {
+        match (self, other) {
+            (Pixels::Values(own), Pixels::Values(others)) => Arc::ptr_eq(own, others),
+            _ => self == other,
+        }
+    }
+
+    /// The form of samples of `stored` shape, and their mean sizes.
+    ///
+    /// # Panics
+    /// For packed samples in memory.
+    pub(super) fn stored(&self, stored: Shape) -> StoredSamples {
+        match self {
+            Pixels::Values(_) => StoredSamples::values(stored),
+            Pixels::Encoded(samples) => samples.mean(),
+        }
+    }
+
+    /// Their form.
+    pub(super) fn form(&self) -> SampleForm {
+        match self {
+            Pixels::Values(_) => SampleForm::Values,
+            Pixels::Encoded(samples) if samples.is_jpeg() => SampleForm::Jpeg,
+            Pixels::Encoded(_) => SampleForm::Bytes,
+        }
+    }
+
+    /// Mean and deviation of each channel of samples of shape `stored`; those of ImageNet where they are JPEG files.
+    pub(super) fn normalisation(&self, stored: Shape) -> Normalisation {
+        let channels = stored.channels as usize;
+        let pixels = stored.elements() as usize / channels;
+        match self {
+            Pixels::Values(values) => Normalisation::of(channels, pixels, || values.chunks_exact(channels * pixels)),
+            Pixels::Encoded(samples) => samples.statistics(channels, pixels),
+        }
+    }
+
+    /// Replaces each value by (value − mean) / deviation of its channel; of packed samples, when they are drawn.
+    pub(super) fn normalise(&mut self, statistics: &Normalisation, stored: Shape) {
+        let channels = stored.channels as usize;
+        let pixels = stored.elements() as usize / channels;
+        match self {
+            Pixels::Values(values) => {
+                for (plane, values) in Arc::make_mut(values).chunks_exact_mut(pixels).enumerate() {
+                    values.iter_mut().for_each(|value| *value = statistics.apply(plane % channels, f64::from(*value)));
+                }
+            }
+            Pixels::Encoded(samples) => *samples = Arc::new(samples.normalised(statistics)),
+        }
+    }
+
+    /// Asks the system to read a sample from storage, without waiting.
+    pub(super) fn prefetch(&self, sample: u32) {
+        if let Pixels::Encoded(samples) = self {
+            samples.prefetch(sample);
+        }
+    }
+
+    /// Reads a sample into memory and verifies its checksum; values are there.
+    ///
+    /// # Errors
+    /// Changed bytes.
+    pub(super) fn read(&self, sample: u32) -> Result<(), InputError> {
+        match self {
+            Pixels::Values(_) => Ok(()),
+            Pixels::Encoded(samples) => samples.sample(sample).map(drop),
+        }
+    }
+
+    /// Makes `image` (`[channels, height, width]` of `shape`) from a sample of shape `stored`, which is read: augmented,
+    /// or its centre.
+    ///
+    /// # Errors
+    /// Changed bytes, or not a JPEG file.
+    pub(super) fn image(
+        &self,
+        sample: u32,
+        (stored, shape): (Shape, Shape),
+        augmented: Option<Augmented<'_>>,
+        image: &mut [f32],
+    ) -> Result<(), InputError> {
+        match self {
+            Pixels::Values(values) => {
+                let elements = stored.elements() as usize;
+                augment((&values[sample as usize * elements..][..elements], stored), shape, augmented, image);
+                Ok(())
+            }
+            Pixels::Encoded(samples) => samples.image(sample, (stored, shape), augmented, image),
+        }
+    }
+}
+
+/// The longest wait for threads that have made their last sample and not yet let go of the set.
+const LET_GO: Duration = Duration::from_secs(10);
+
+/// The values of a set, to be changed. Threads that prepare batches have made all that were wanted of them, and let go
+/// of them within microseconds: no copy is made for their sake.
+pub(super) fn changed(values: &mut Arc<Vec<f32>>) -> &mut Vec<f32> {
+    let begun = Instant::now();
+    while Arc::get_mut(values).is_none() && begun.elapsed() < LET_GO {
+        std::thread::yield_now();
+    }
+    Arc::make_mut(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_channels_by_hand() {
+        // Channel 0 holds 1, 3, 5, 7: mean 4, squares of the differences 9 + 1 + 1 + 9 = 20, variance 5. Channel 1 is constant.
+        let shape = Shape { channels: 2, height: 1, width: 2 };
+        let mut pixels = Pixels::Values(Arc::new(vec![1.0, 3.0, 6.0, 6.0, 5.0, 7.0, 6.0, 6.0]));
+        let found = pixels.normalisation(shape);
+        assert_eq!(found, Normalisation { mean: vec![4.0, 6.0], deviation: vec![5f64.sqrt(), 1.0] });
+        pixels.normalise(&found, shape);
+        let root = 5f64.sqrt();
+        let expected = [-3.0 / root, -1.0 / root, 0.0, 0.0, 1.0 / root, 3.0 / root, 0.0, 0.0].map(|x| x as f32);
+        assert_eq!(pixels, Pixels::Values(Arc::new(expected.to_vec())));
+    }
+}
