@@ -83,6 +83,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if !speaks {
         return Ok(());
     }
+    report(&times, &held, &shuffled);
+    Ok(())
+}
+
+/// Prints the medians and the fastest of all turns (seconds of a shuffle, and of alltoallv with and without what stays),
+/// and the peak memory of each process, in KiB, before and with a shuffle.
+fn report(times: &[[f64; 3]], held: &[u32], shuffled: &[u32]) {
     let of = |what: fn(&[f64; 3]) -> f64| times.iter().map(what).collect::<Vec<f64>>();
     let [seconds, whole, others] = [of(|times| times[0]), of(|times| times[1]), of(|times| times[2])];
     let fastest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
@@ -101,13 +108,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let mib = |kib: &u32| f64::from(*kib) / 1024.0;
     let most = |all: &[u32]| all.iter().map(mib).fold(0.0, f64::max);
-    let extra = held.iter().zip(&shuffled).map(|(held, shuffled)| mib(shuffled) - mib(held)).fold(f64::MIN, f64::max);
+    let extra = held.iter().zip(shuffled).map(|(held, shuffled)| mib(shuffled) - mib(held)).fold(f64::MIN, f64::max);
     println!(
         "peak memory of a process: {:.0} MiB held, {:.0} MiB shuffled, {extra:.0} MiB more at most",
-        most(&held),
-        most(&shuffled)
+        most(held),
+        most(shuffled)
     );
-    Ok(())
 }
 
 /// Seconds of the library's exchange of `bytes` bytes in all: each rank sends an equal share to every rank, or to every

@@ -39,7 +39,6 @@ mod operation_flags;
 mod papers;
 mod profiles;
 mod schema;
-mod schemas;
 mod shard_flags;
 mod sim_collective;
 mod sim_curves;
@@ -63,7 +62,7 @@ use lockstep_report::progress::command;
 use lockstep_topology::InputError;
 
 pub use flags::CollectiveFlags;
-pub use schemas::schemas;
+pub use schema::schemas;
 
 /// The commands.
 #[derive(Debug, Parser)]

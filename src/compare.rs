@@ -10,7 +10,6 @@ mod ground;
 mod predictions;
 mod rounds;
 mod row;
-mod run_steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -35,8 +34,7 @@ use lockstep_report::scaling_efficiencies;
 use lockstep_sim::Prediction;
 
 use predictions::{Basis, Predictions, predict_first, predictions_path};
-use rounds::Rounds;
-use run_steps::{run_of, span};
+use rounds::{Rounds, run_of, span};
 
 pub use row::CompareRow;
 
@@ -194,17 +192,22 @@ pub fn compare(
     let keys = configurations.iter().zip(&rows).map(|(c, row)| (c.batch_key, c.job.workers, row.images_per_s));
     let efficiencies = scaling_efficiencies(&keys.collect::<Vec<_>>());
     rows.iter_mut().zip(efficiencies).for_each(|(row, efficiency)| row.scaling_efficiency = efficiency);
-    let (mean, worst) = errors(&rows);
-    notes.push(format!("mean absolute error {mean:.1} %, worst {worst:.1} %, over {} configurations", rows.len()));
-    notes.push(format!(
-        "measured: median of {} steps, {ROUNDS} runs of {}, {} repeated after a disturbance; accuracy on {} held-out samples after them; seed {}",
-        span(rows.iter().map(|row| ROUNDS * row.steps)),
-        span(rows.iter().map(|row| row.steps)),
-        trained.repeated,
-        held_out.len(),
-        experiment.seed
-    ));
+    notes.extend(notes_on_errors(&rows, trained.repeated, held_out.len(), experiment.seed));
     Ok(Some(Comparison { rows, notes, compared }))
+}
+
+/// The errors of all rows, and what was measured for them.
+fn notes_on_errors(rows: &[CompareRow], repeated: usize, held_out: usize, seed: u64) -> [String; 2] {
+    let (mean, worst) = errors(rows);
+    [
+        format!("mean absolute error {mean:.1} %, worst {worst:.1} %, over {} configurations", rows.len()),
+        format!(
+            "measured: median of {} steps, {ROUNDS} runs of {}, {repeated} repeated after a disturbance; accuracy on {held_out} \
+             held-out samples after them; seed {seed}",
+            span(rows.iter().map(|row| ROUNDS * row.steps)),
+            span(rows.iter().map(|row| row.steps)),
+        ),
+    ]
 }
 
 /// How the machine's speed while training differed from that while calibrating, where it did.

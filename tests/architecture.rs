@@ -8,6 +8,10 @@ use serde_json::Value;
 
 /// The most lines of a source file, tests included.
 const MOST_LINES: usize = 400;
+/// The most lines of a function outside of tests.
+const MOST_FUNCTION_LINES: usize = 70;
+/// Functions that are longer.
+const LONGER: [&str; 2] = ["models/readers/src/onnx/fold.rs: fold", "models/readers/src/onnx/operators.rs: operator"];
 /// The most lines of the binary: it only calls the library.
 const MOST_MAIN_LINES: usize = 30;
 
@@ -111,6 +115,46 @@ fn files_are_short_and_start_with_a_sentence() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The name and length of each function in formatted source; one ends at the first brace that is indented like it.
+fn functions(text: &str) -> Vec<(&str, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let qualifier =
+        |word: &str| ["const", "async", "unsafe", "extern", "\"C\""].contains(&word) || word.starts_with("pub");
+    let length = |(at, line): (usize, &&'_ str)| {
+        let (before, after) = line.split_once("fn ")?;
+        let name_length = after.find(|letter: char| !letter.is_alphanumeric() && letter != '_')?;
+        let ends = |other: &&str| {
+            let rest = other.strip_prefix(&line[..line.len() - line.trim_start().len()]);
+            rest.is_some_and(|rest| rest == "}" || rest.starts_with(')') && rest.ends_with(';'))
+        };
+        let is_whole = line.ends_with(['}', ';']) || !before.split_whitespace().all(qualifier);
+        let end = if is_whole { at } else { at + lines[at..].iter().position(ends)? };
+        Some((at, before.len() + 3, name_length, end + 1 - at))
+    };
+    let found = lines.iter().enumerate().filter_map(length);
+    found.map(|(at, start, name, length)| (&lines[at][start..start + name], length)).collect()
+}
+
+#[test]
+fn functions_are_short() {
+    let is_test =
+        |path: &PathBuf| path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+    let mut faults = Vec::new();
+    for path in sources().into_iter().filter(|path| !is_test(&path.strip_prefix(root()).unwrap_or(path).to_owned())) {
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let place = path.strip_prefix(root()).unwrap_or(&path).display();
+        let long = functions(code).into_iter().filter(|(_, lines)| *lines > MOST_FUNCTION_LINES);
+        let long = long.map(|(name, lines)| (format!("{place}: {name}"), lines));
+        faults.extend(long.filter(|(name, _)| !LONGER.contains(&name.as_str())));
+    }
+    assert!(faults.is_empty(), "split these, which have more than {MOST_FUNCTION_LINES} lines: {faults:?}");
+    // Long enough to be found, and short beside a declaration.
+    let text =
+        format!("trait A {{\n    fn one();\n    pub(super) fn two() {{\n{}    }}\n}}\n", "        go();\n".repeat(70));
+    assert_eq!(functions(&text), [("one", 1), ("two", 72)]);
 }
 
 /// Waits and their limits must not follow a clock that users can set.

@@ -39,8 +39,8 @@ pub use layer::{
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{
-    Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, Piece, ShardLayer, Sharding,
-    multiplied_parts, node_first, random_model,
+    Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer,
+    Sharding, multiplied_parts, node_first, random_model,
 };
 pub use optimizer::{Assignment, Averaging, Decay, MomentumForm, Optimizer, RunLength, Scaling, WarmUp};
 pub use passes::{READ_AHEAD, fused_chains};

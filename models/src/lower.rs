@@ -13,8 +13,8 @@ use std::sync::Arc;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::{
-    Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, Piece, Program, RankRange, Role, Shard,
-    Sharding, Stages, Task, passes,
+    Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, PassRanks, Piece, Program, RankRange,
+    Role, Shard, Sharding, Stages, Task, passes,
 };
 
 use crate::graph::Tensor;
@@ -99,7 +99,9 @@ impl Lowering<'_> {
     fn roles(self) -> Result<(Vec<Role>, Vec<Declared>), InputError> {
         let Lowering { graph, job, model, sharding, .. } = self;
         let mut buffers = match sharding {
-            Some(sharding) if sharding.by_node() => return Ok((nodes::roles(self), nodes::buffers(model, sharding))),
+            Some(sharding) if sharding.pass_ranks == PassRanks::FirstOfNode => {
+                return Ok((nodes::roles(self), nodes::buffers(model, sharding)));
+            }
             Some(sharding) => gathers::buffers(model, sharding),
             None if graph.dag.edge_weights().any(|edge| edge.tensor == Tensor::GradientSum) => {
                 vec![Declared::scratch("gradient sums", model.parameter_elements())]
@@ -169,7 +171,8 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
 /// it takes their batches.
 fn partition(job: &Job, sharding: Option<&Sharding>) -> Result<Option<Partition>, InputError> {
     let mut partition = job.sampling.partition(job.workers, job.node_sizes.as_deref())?;
-    if let (Some(partition), Some(sharding)) = (&mut partition, sharding.filter(|sharding| sharding.by_node())) {
+    let by_node = sharding.filter(|sharding| sharding.pass_ranks == PassRanks::FirstOfNode);
+    if let (Some(partition), Some(sharding)) = (&mut partition, by_node) {
         let node = |pass: &Vec<Piece>| RankRange { first: pass[0].worker, count: pass.len() as u32 };
         partition.nodes = sharding.passes.iter().map(node).collect();
     }

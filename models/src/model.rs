@@ -25,7 +25,7 @@ pub use multipliers::{Multiplied, Multipliers, multiplied_parts};
 pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
 pub(crate) use shard::shard;
-pub use shard::{Gather, Piece, ShardLayer, Sharding};
+pub use shard::{Gather, PassRanks, Piece, ShardLayer, Sharding};
 
 /// A layer in its model.
 #[derive(Debug, Clone, PartialEq)]

@@ -176,12 +176,8 @@ impl Program {
 
     /// `, pass 2` after the name of a task in a pass, where there are several.
     pub(crate) fn pass_suffix(&self, pass: Option<u32>) -> String {
-        match (pass, &self.sharding) {
-            (Some(pass), Some(sharding)) if sharding.passes.len() > 1 && !sharding.by_node() => {
-                format!(", pass {}", pass + 1)
-            }
-            _ => String::new(),
-        }
+        let sharding = self.sharding.as_ref().zip(pass);
+        sharding.map_or_else(String::new, |(sharding, pass)| sharding.pass_suffix(pass as usize))
     }
 
     /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global

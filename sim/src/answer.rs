@@ -7,7 +7,6 @@ mod bound;
 mod changed;
 mod device_memory;
 mod hiding;
-mod kernel_limits;
 mod perturbed;
 mod sensitivity;
 mod slowed;

@@ -118,8 +118,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     let contributors = schedule.contributors();
     let window = if run.window == 0 { schedule.window() } else { run.window };
     let padded = if run.padded { schedule.padded() } else { schedule.clone() };
-    let orbits = fold::of_schedule(&padded, run.elements, platform, run.fold);
-    let simulate = |orbits: Orbits, bursts: Waits| {
+    let simulate = |orbits: &Orbits, bursts: Waits| {
         // Rounding up pays off only where members fold.
         let schedule = if orbits.fold().is_some() { padded.clone() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
@@ -132,13 +131,20 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
         plan.represent(ranks);
         let jobs = vec![0; plan.ranks() as usize];
         let mut resources = Resources::new(platform, fluid.clone(), orbits.clone());
-        resources.fluid.prepare(None, 1, &orbits)?;
+        resources.fluid.prepare(None, 1, orbits)?;
         let mut engine = Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs);
         engine.long_way = run.long_way;
         engine.follow(bursts);
         engine.run(fold::WRITTEN_OUT)
     };
-    let (outcome, folding) = fold::or_unfolded(orbits, |orbits| settled(|bursts| simulate(orbits.clone(), bursts)))?;
+    let mut folded = fold::of_schedule(&padded, run.elements, platform, run.fold);
+    let outcome = loop {
+        match settled(|bursts| simulate(&folded.orbits, bursts)) {
+            Ok(outcome) => break outcome,
+            Err(error) => folded = folded.after(error)?,
+        }
+    };
+    let folding = folded.folding;
     let time = outcome.end;
     let seconds = time.as_secs_f64();
     let algbw = if seconds > 0.0 { (run.elements * FP32_BYTES) as f64 / seconds } else { 0.0 };

@@ -19,31 +19,27 @@ use tracked::Tracked;
 
 use crate::collective::{CollectiveRun, simulate_collective_with};
 use crate::error::SimError;
-use crate::fold::renumber::Numbers;
+use crate::fold::SimulatedRanks;
 use crate::platform::Platform;
-use crate::simulate::{SimOptions, simulate_folded};
+use crate::simulate::{SimOptions, simulate_ranks};
 use crate::trace::Dual;
 
-/// The timeline of a run, with ranks numbered as simulated, and the derivatives of the ends of its iterations by the
+/// The timeline of a run, and the derivatives of the ends of its iterations by the
 /// figures that `changed` platforms have changed; none where the run did something that is not differentiated.
 ///
 /// # Errors
 /// As [`simulate`](crate::simulate).
 pub(crate) fn differentiate(
-    (renumbered, orbits): &Numbers,
+    ranks: &SimulatedRanks,
     program: &Program,
     platform: &Platform<'_>,
     options: &SimOptions,
     changed: &[Platform<'_>],
 ) -> Result<(Timeline, Option<Vec<Dual>>), SimError> {
-    let (mut here, mut changed, mut program) = (*platform, changed.to_vec(), program);
-    if let Some(renumbered) = renumbered {
-        here = renumbered.platform(platform);
-        changed.iter_mut().for_each(|changed| *changed = renumbered.platform(changed));
-        program = &renumbered.program;
-    }
+    let here = ranks.platform(platform);
+    let changed: Vec<Platform<'_>> = changed.iter().map(|changed| ranks.platform(changed)).collect();
     let fluid = Tracked::new(&here, &changed);
-    let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits.clone())?;
+    let (predicted, by) = simulate_ranks(fluid, ranks, program, platform, options.driver(), options)?;
     Ok((predicted.timeline, by))
 }
 

@@ -21,6 +21,7 @@ mod record;
 mod recurrence;
 mod repeat;
 mod ring;
+mod shortcuts;
 mod slab;
 mod slow;
 mod steady;
@@ -56,10 +57,10 @@ use pipeline::Pipeline;
 use rank::Rank;
 use record::Record;
 use ring::Ring;
+use shortcuts::Shortcuts;
+pub use shortcuts::{Shortcut, ShortcutUse, WhyNot};
 use slab::Slab;
 use steady::Steady;
-#[cfg(test)]
-pub(crate) use steady::worked_out;
 use unit::Unit;
 use whole::Wholes;
 pub(crate) use whole::seconds_of;
@@ -134,8 +135,9 @@ pub(crate) struct Engine<'a, F> {
     open_exchanges: OpenExchanges,
     flights: Slab<Flight>,
     started_flights: u64,
-    /// By exchange, once determined: those that run without events.
-    pipelines: BTreeMap<u32, Option<Pipeline>>,
+    shortcuts: Shortcuts,
+    /// By exchange: those that run without events.
+    pipelines: BTreeMap<u32, Pipeline>,
     /// Rings computed without events for now.
     steady: Steady,
     /// Exchanges with a known total time.
@@ -179,6 +181,8 @@ pub(crate) struct Outcome {
     pub(crate) derivatives: Option<Vec<Dual>>,
     /// Notes on libraries that were simulated by lanes of other devices.
     pub(crate) of_libraries: Vec<String>,
+    /// The shortcuts of the engine.
+    pub(crate) shortcuts: Vec<ShortcutUse>,
 }
 
 impl<'a, F: Fluid> Engine<'a, F> {
@@ -210,6 +214,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             open_exchanges: OpenExchanges::new(plan),
             flights: Slab::new(),
             started_flights: 0,
+            shortcuts: Shortcuts::new(plan.group_exchanges.len()),
             pipelines: BTreeMap::new(),
             steady: Steady::default(),
             wholes: Wholes::default(),
@@ -245,7 +250,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             if time == Time::MAX {
                 return Err(overflow().into());
             }
-            if self.periods.due() && time > self.now && self.look_back() {
+            if self.skip_iterations(time) {
                 return self.finish(max_written);
             }
             self.now = time;
@@ -283,9 +288,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                 }
             }
             self.dispatch()?;
-            if self.steady.wants_a_look(self.ranks.len()) {
-                self.look_at_rings()?;
-            }
+            self.skip_rounds()?;
         }
         self.end_background();
         if self.resources.fluid.active() > 0 {
@@ -307,13 +310,13 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.iter().map(sent)));
         let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic, max_written);
         let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
-        let bursts = self.connections.bursts.waits(end);
-        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, bursts, derivatives, of_libraries })
+        let (bursts, shortcuts) = (self.connections.bursts.waits(end), self.shortcuts.uses());
+        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, bursts, derivatives, of_libraries, shortcuts })
     }
 
     /// Notes on libraries whose total time is not known, where their lanes are those of other devices.
     fn of_libraries(&self) -> Vec<String> {
-        let algorithms = || self.wholes.unknown().map(|number| &self.plan.group_exchanges[number].algorithm);
+        let algorithms = || self.shortcuts.by_lanes().map(|number| &self.plan.group_exchanges[number].algorithm);
         let at_home =
             || library_of_gpus(self.platform.cluster).is_some_and(|own| own.library() == Some(Library::Predicted));
         let rccl = algorithms().any(|algorithm| algorithm.library() == Some(Library::Predicted)) && !at_home();

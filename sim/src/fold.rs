@@ -12,20 +12,23 @@
 //! Where a route crosses two images of one wire (a half-duplex wire at both ends) this does not hold, and every rank is
 //! simulated. The same applies wherever only the identity is common.
 
-pub(crate) mod renumber;
+mod blocks;
+mod renumber;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use lockstep_models::{Axis, Exchange, Op, Program, Role, Span, Task};
-use lockstep_topology::cluster::DeviceKind;
-use lockstep_topology::{Fold, Permutations, Rank, Schedule};
+use lockstep_models::{Axis, Program, Span};
+use lockstep_topology::{Fold, Permutations};
 
 use crate::error::SimError;
 use crate::orbits::{Orbits, UNFOLDABLE};
 use crate::platform::Platform;
 use crate::traffic::Traffic;
+use blocks::of_program;
+pub(crate) use blocks::of_schedule;
+use renumber::{Renumbered, along_routes, rotations, turns_by_one};
 
 /// Spans, or pairs of ranks, that a folded run writes out for all ranks by default.
 pub(crate) const WRITTEN_OUT: u64 = 1 << 20;
@@ -97,164 +100,111 @@ impl fmt::Display for Folding {
     }
 }
 
-/// How `program` folds on `platform`.
-pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldRule) -> (Orbits, Folding) {
-    let ranks = program.ranks();
-    if ranks < 2 || rule == FoldRule::Never {
-        return (Orbits::all(), Folding::Off);
-    }
-    if program.claims() {
-        return (Orbits::all(), Folding::Refused("batches go to learners first come, first served".into()));
-    }
-    if decode_in_turn(program, platform) {
-        return (Orbits::all(), Folding::Refused("threads decode one batch of a process after another".into()));
-    }
-    let Some((axis, block)) = program.mesh.outermost() else {
-        return (Orbits::all(), Folding::Refused("nodes have unequal numbers of ranks".into()));
-    };
-    // A role that has one of these ranks must have all of them.
-    let together = |role: &Role| role.ranks.iter().all(|rank| role.ranks.contains(rank % block));
-    if ranks > program.workers() || program.roles.len() > 1 && !program.roles.iter().all(together) {
-        return (Orbits::all(), Folding::Refused("ranks have different roles".into()));
-    }
-    if copies_differ(program, axis) {
-        return (Orbits::all(), Folding::Refused("ranks copy different numbers of elements".into()));
-    }
-    let met = |exchange: &Exchange, rank: u32| {
-        let schedule = program.schedule(exchange, rank).ok()?;
-        Some(Met { schedule, block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)) })
-    };
-    let all = program.roles.iter().flat_map(|role| role.exchanges().map(move |(_, exchange)| (role, exchange)));
-    let all = all.flat_map(|(role, exchange)| {
-        // Groups may be on nodes in different ways, or have parts of unequal sizes, and each must be symmetric.
-        let differ = exchange.algorithm.by_nodes() || !exchange.shared.is_empty();
-        let count = if differ { block as usize } else { 1 };
-        let leads = move |rank: &u32| count == 1 || program.group_of(exchange, *rank).first() == *rank;
-        role.ranks.iter().take(count).filter(leads).map(move |rank| met(exchange, rank))
-    });
-    fold(all.collect(), padding(program), (ranks, block), platform)
+/// The ranks that are simulated, with the reason.
+#[derive(Debug, Clone)]
+pub(crate) struct Folded {
+    pub(crate) orbits: Orbits,
+    pub(crate) folding: Folding,
 }
 
-/// Whether threads decode for several ranks of a process on these ranks' cores: one rank's batch is ready before another's.
-fn decode_in_turn(program: &Program, platform: &Platform<'_>) -> bool {
-    let (cluster, hosting) = (platform.cluster, platform.hosting);
-    let on_cpu = |rank: &Rank| {
-        let device = &cluster.devices()[platform.placement.device(*rank).0 as usize];
-        matches!(device.kind, DeviceKind::Cpu(_))
-    };
-    let shares = |process| hosting.ranks(process).iter().filter(|rank| on_cpu(rank)).take(2).count() == 2;
-    program.has_input() && platform.conditions.input.is_some() && (0..hosting.processes()).any(shares)
-}
-
-/// Whether ranks with other coordinates on `axis` copy more elements than others: they may copy other rows, but not
-/// more of them.
-fn copies_differ(program: &Program, axis: Axis) -> bool {
-    let differ = |task: &Task| match &task.op {
-        Op::Copy(copies) => {
-            copies.axis() == Some(axis) && copies.values().iter().any(|copy| copy.moved() != copies.first().moved())
-        }
-        _ => false,
-    };
-    program.roles.iter().flat_map(|role| &role.tasks).any(differ)
-}
-
-/// Elements that exchanges are rounded up by, per element.
-fn padding(program: &Program) -> f64 {
-    let (mut elements, mut added) = (0, 0);
-    for role in &program.roles {
-        for (_, exchange) in role.exchanges() {
-            let first = role.ranks.first();
-            let own = program.elements_of(exchange, &program.group_of(exchange, first));
-            let all = program.schedule(exchange, first).map_or(own, |schedule| schedule.elements());
-            (elements, added) = (elements + own, added + (all - own));
-        }
+impl Folded {
+    /// Every rank, because folding is off or there is only one.
+    fn off() -> Folded {
+        Folded { orbits: Orbits::all(), folding: Folding::Off }
     }
-    added as f64 / elements.max(1) as f64
-}
 
-/// An exchange, reduced to what folding needs.
-struct Met {
-    schedule: Schedule,
-    /// Members of a group at one coordinate of the outermost axis; `None` where a group is within one coordinate.
-    block: Option<u32>,
-}
-
-/// Members of a group along the axes of `exchange` that have the same coordinate on the outermost axis.
-fn group_block(program: &Program, exchange: &Exchange, axis: Axis) -> u32 {
-    exchange.axes.without(axis).iter().map(|inner| program.mesh.size(inner)).product()
-}
-
-/// How one collective of `elements` folds on `platform`, rounded up or not.
-pub(crate) fn of_schedule(
-    schedule: &Schedule,
-    elements: u64,
-    platform: &Platform<'_>,
-    rule: FoldRule,
-) -> (Orbits, Folding) {
-    if schedule.members() < 2 || rule == FoldRule::Never {
-        return (Orbits::all(), Folding::Off);
+    /// Every rank, because of `reason`.
+    fn refused(reason: impl Into<String>) -> Folded {
+        Folded { orbits: Orbits::all(), folding: Folding::Refused(reason.into()) }
     }
-    let met = Met { schedule: schedule.clone(), block: Some(1) };
-    let padding = (schedule.elements() - elements) as f64 / elements.max(1) as f64;
-    fold(vec![Some(met)], padding, (schedule.members(), 1), platform)
-}
 
-/// How the ranks of these exchanges, padded by `padding`, fold in blocks of `block` ranks, where they otherwise do the
-/// same.
-fn fold(
-    exchanges: Vec<Option<Met>>,
-    padding: f64,
-    (ranks, block): (u32, u32),
-    platform: &Platform<'_>,
-) -> (Orbits, Folding) {
-    let mut group = None;
-    for met in exchanges {
-        let own = match met {
-            None => Some(Permutations::Identity),
-            Some(met) => met.block.map(|members| met.schedule.symmetry().among_blocks(members)),
+    /// The representatives of `fold`, where exchanges are rounded up by `padding`.
+    fn by(fold: Fold, padding: f64) -> Folded {
+        let folding = Folding::of(&fold, padding);
+        Folded { orbits: Orbits::of(fold), folding }
+    }
+
+    /// What is simulated after a run that failed with `error`: if a route did not fold, fewer permutations, in the end
+    /// every rank.
+    ///
+    /// # Errors
+    /// `error`, if it has another reason.
+    pub(crate) fn after(self, error: SimError) -> Result<Folded, SimError> {
+        let message = match error {
+            SimError::Input(error) if error.place.to_string() == UNFOLDABLE => error.message,
+            other => return Err(other),
         };
-        // Any permutation of blocks maps groups within them to each other.
-        let Some(own) = own.map(|own| own.of_blocks(block)) else { continue };
-        group = Some(group.map_or(own, |group: Permutations| group.common(own, ranks)));
-    }
-    let found = if platform.placement.ranks() != ranks {
-        Err("not all ranks that are placed take part")
-    } else if let Some(reason) = platform.conditions.apart() {
-        Err(reason)
-    } else if platform.costs.noise().is_some() {
-        Err("noise differs between ranks")
-    } else if platform.cluster.shares_cores() {
-        Err("hosts share the cores of one machine")
-    } else if !platform.costs.alike() {
-        Err("equal devices differ in cost")
-    } else {
-        let group = group.unwrap_or(Permutations::Identity);
-        Fold::new(group, platform.cluster, platform.placement, platform.hosting)
-    };
-    match found {
-        Ok(fold) => {
-            let folding = Folding::of(&fold, padding);
-            (Orbits::of(fold), folding)
-        }
-        Err(reason) => (Orbits::all(), Folding::Refused(reason.into())),
+        let orbits = self.orbits.coarser();
+        let folding = match (orbits.fold(), self.folding) {
+            (Some(fold), Folding::Folded { padding, .. }) => Folding::of(fold, padding),
+            _ => Folding::Refused(message),
+        };
+        Ok(Folded { orbits, folding })
     }
 }
 
-/// Runs `run` folded; if a route does not fold, with fewer permutations, in the end with every rank.
-pub(crate) fn or_unfolded<T>(
-    (mut orbits, mut folding): (Orbits, Folding),
-    mut run: impl FnMut(Orbits) -> Result<T, SimError>,
-) -> Result<(T, Folding), SimError> {
-    loop {
-        match run(orbits.clone()) {
-            Err(SimError::Input(error)) if error.place.to_string() == UNFOLDABLE => {
-                orbits = orbits.coarser();
-                folding = match (orbits.fold(), folding) {
-                    (Some(fold), Folding::Folded { padding, .. }) => Folding::of(fold, padding),
-                    _ => Folding::Refused(error.message),
-                };
+/// The ranks of a program that are simulated, and the numbers under which they are.
+pub(crate) struct SimulatedRanks {
+    renumbered: Option<Renumbered>,
+    pub(crate) folded: Folded,
+}
+
+impl SimulatedRanks {
+    /// How `program` folds on `platform`, renumbered where that is better.
+    pub(crate) fn of(program: &Program, platform: &Platform<'_>, rule: FoldRule) -> SimulatedRanks {
+        let own = |folded| SimulatedRanks { renumbered: None, folded };
+        let order: Vec<Axis> = program.mesh.outer_first().filter(|axis| program.mesh.size(*axis) > 1).collect();
+        let differs = order.len() > 1 && order.iter().any(|axis| matches!(axis, Axis::Pipeline | Axis::Tensor));
+        let alike = platform.conditions.apart().is_none() && platform.costs.noise().is_none() && platform.costs.alike();
+        if rule == FoldRule::Never || !differs || !alike || program.claims() {
+            return own(of_program(program, platform, rule));
+        }
+        // Blocks of the cluster may be exchanged: with the program's numbers, or with the axis after that of the
+        // stages outermost.
+        let outermost = if order[0] == Axis::Pipeline { order[1] } else { order[0] };
+        let moved = if outermost == order[0] { None } else { Renumbered::by(program, platform, &[outermost]) };
+        let by_blocks = match &moved {
+            Some(moved) => of_program(&moved.program, &moved.platform(platform), rule),
+            None => of_program(program, platform, rule),
+        };
+        let tensor = turns_by_one(program, Axis::Tensor);
+        let inner = order.iter().copied().find(|axis| !matches!(axis, Axis::Pipeline | Axis::Tensor));
+        let coordinates = match (&by_blocks.folding, inner) {
+            (Folding::Folded { .. }, _) if !tensor => Vec::new(),
+            // This much of the cluster is known to be equal.
+            (Folding::Folded { representatives, group: Permutations::Rotations { .. }, .. }, Some(inner)) => {
+                let each = program.ranks() / program.mesh.size(inner);
+                if inner == outermost { vec![representatives / each] } else { Vec::new() }
             }
-            other => return other.map(|done| (done, folding)),
+            (_, Some(inner)) => rotations(program, inner),
+            (_, None) => Vec::new(),
+        };
+        let tried = coordinates.into_iter().map(|coordinates| inner.map(|axis| (axis, coordinates)));
+        let mut found = tried.chain([None]).filter_map(|inner| along_routes(program, platform, tensor, inner));
+        let found = found.next().filter(|(_, folded)| folded.folding.copies() > by_blocks.folding.copies());
+        match found {
+            Some((renumbered, folded)) => SimulatedRanks { renumbered: Some(renumbered), folded },
+            None => SimulatedRanks {
+                renumbered: moved.filter(|_| matches!(by_blocks.folding, Folding::Folded { .. })),
+                folded: by_blocks,
+            },
+        }
+    }
+
+    /// `program` with the numbers of the simulation.
+    pub(crate) fn program<'p>(&'p self, program: &'p Program) -> &'p Program {
+        self.renumbered.as_ref().map_or(program, |renumbered| &renumbered.program)
+    }
+
+    /// `platform` with the ranks of the simulation in their places.
+    pub(crate) fn platform<'p>(&'p self, platform: &Platform<'p>) -> Platform<'p> {
+        self.renumbered.as_ref().map_or(*platform, |renumbered| renumbered.platform(platform))
+    }
+
+    /// Converts spans and traffic to the program's own numbers.
+    pub(crate) fn back(&self, spans: &mut [Span], traffic: &mut Traffic) {
+        if let Some(renumbered) = &self.renumbered {
+            renumbered.back(spans, traffic);
         }
     }
 }

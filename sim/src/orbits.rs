@@ -70,7 +70,7 @@ impl Orbits {
     /// Refuses a port that images of one rank would share: it serves them one after the other, so they are not equal.
     ///
     /// # Errors
-    /// The reason, at a place that `or_unfolded` recognises.
+    /// The reason, at a place that `Folded::after` recognises.
     pub(crate) fn check_port(&self, cluster: &Cluster, port: &Link) -> Result<(), InputError> {
         if self.link(cluster, port).1 > 1.0 {
             let message = "a NIC serves ranks one after the other that are equal otherwise";
@@ -100,7 +100,7 @@ impl Orbits {
     /// Refuses a route that crosses two images of one wire.
     ///
     /// # Errors
-    /// The reason, at a place that `or_unfolded` recognises.
+    /// The reason, at a place that `Folded::after` recognises.
     pub(crate) fn check(&self, cluster: &Cluster, route: &[LinkId]) -> Result<(), InputError> {
         let Some(fold) = self.fold() else { return Ok(()) };
         if !route.iter().all(|id| fold.knows(*id)) {

@@ -11,9 +11,9 @@ use lockstep_measure::calibrate::{
 };
 use lockstep_measure::host::Cores;
 use lockstep_measure::quiet::Quiet;
-use lockstep_models::SetSizes;
 use lockstep_models::profile::{NoiseTrace, Profile};
 use lockstep_models::{Fit, fits};
+use lockstep_models::{Program, SetSizes};
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
@@ -53,35 +53,7 @@ impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut quiet = Quiet::new(Cores::find(), self.patience.limit());
         let measuring = |what: &str| print_information(&format!("lockstep: measuring {what}"));
-        let (mut prepared, mut shuffled) = (None, None);
-        let (programs, command) = match &self.experiment {
-            Some(path) => {
-                let experiment = Experiment::load(path)?;
-                let programs = of_experiment(&experiment, &experiment.configurations()?)?;
-                let model = experiment.load_model(&experiment.model)?;
-                let train = Dataset::load_augmented(&experiment.data, &model, experiment.augmentation)?.0;
-                if experiment.sampling.shuffles() {
-                    shuffled = Some(train.clone());
-                }
-                let counts = SetSizes::of_counts(train.len() as u64, 0);
-                let loaded = Some(SetSizes { stored: Some(train.stored()), ..counts });
-                let cores = Some(quiet.cores().count() as u32);
-                prepared = Experiment { loaded, cores, ..experiment }.prepared().map(|_| train);
-                (programs, format!("lockstep calibrate {}", path.display()))
-            }
-            None => {
-                let models: Result<Vec<_>, InputError> =
-                    self.model.iter().map(|name| lockstep_readers::load_model(name).map(Arc::new)).collect();
-                let mut batches = self.batch_per_rank.clone();
-                batches.sort_unstable();
-                batches.dedup();
-                let (names, sizes): (Vec<String>, Vec<String>) =
-                    (self.model.clone(), batches.iter().map(u32::to_string).collect());
-                let command =
-                    format!("lockstep calibrate --model {} --batch-per-rank {}", names.join(","), sizes.join(","));
-                (alone(&models?, &batches, "synthetic")?, command)
-            }
-        };
+        let Subjects { programs, command, prepared, shuffled } = self.subjects(&quiet)?;
         let subjects = missing(programs, None);
         check_memory(&subjects, quiet.cores().count())?;
         make_place("--profile", &self.profile)?;
@@ -115,6 +87,38 @@ impl Calibrate {
             None => measured,
         };
         save(&profile, &self.profile)?;
+        let notes = self.notes(&profile, others, kept.why);
+        Report::<CalibrationRow>::new(rows(&profile), notes).print(self.format)
+    }
+
+    /// What is to be measured: of an experiment, or of the named models.
+    fn subjects(&self, quiet: &Quiet) -> Result<Subjects, Failure> {
+        let Some(path) = &self.experiment else {
+            let models: Result<Vec<_>, InputError> =
+                self.model.iter().map(|name| lockstep_readers::load_model(name).map(Arc::new)).collect();
+            let mut batches = self.batch_per_rank.clone();
+            batches.sort_unstable();
+            batches.dedup();
+            let sizes: Vec<String> = batches.iter().map(u32::to_string).collect();
+            let command =
+                format!("lockstep calibrate --model {} --batch-per-rank {}", self.model.join(","), sizes.join(","));
+            let programs = alone(&models?, &batches, "synthetic")?;
+            return Ok(Subjects { programs, command, prepared: None, shuffled: None });
+        };
+        let experiment = Experiment::load(path)?;
+        let programs = of_experiment(&experiment, &experiment.configurations()?)?;
+        let model = experiment.load_model(&experiment.model)?;
+        let train = Dataset::load_augmented(&experiment.data, &model, experiment.augmentation)?.0;
+        let shuffled = experiment.sampling.shuffles().then(|| train.clone());
+        let counts = SetSizes::of_counts(train.len() as u64, 0);
+        let loaded = Some(SetSizes { stored: Some(train.stored()), ..counts });
+        let cores = Some(quiet.cores().count() as u32);
+        let prepared = Experiment { loaded, cores, ..experiment }.prepared().map(|_| train);
+        Ok(Subjects { programs, command: format!("lockstep calibrate {}", path.display()), prepared, shuffled })
+    }
+
+    /// The notes on a profile that keeps `others` figures from before, or none, because of `why`.
+    fn notes(&self, profile: &Profile, others: usize, why: Option<String>) -> Vec<String> {
         let mut notes = vec![
             format!(
                 "profile of {} ({}, {} cores) written to {}",
@@ -129,11 +133,21 @@ impl Calibrate {
         if others > 0 {
             notes.push(format!("{others} figures of layers that were not asked for are kept from before"));
         }
-        notes.extend(kept.why.map(|why| format!("nothing is kept from before: {why}")));
+        notes.extend(why.map(|why| format!("nothing is kept from before: {why}")));
         notes.extend(profile.disturbed_note());
         notes.extend(profile.noise.iter().filter_map(fitted));
-        Report::<CalibrationRow>::new(rows(&profile), notes).print(self.format)
+        notes
     }
+}
+
+/// What a calibration measures.
+struct Subjects {
+    programs: Vec<(Program, Arc<Dataset>)>,
+    command: String,
+    /// Data whose batches are prepared ahead.
+    prepared: Option<Dataset>,
+    /// Data that are shuffled among nodes.
+    shuffled: Option<Dataset>,
 }
 
 /// The family that fits the recorded noise best, its distance, and how much worse the others fit.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::{ASIDE, check_buffers, check_threads};
-use lockstep_measure::collective::{PreparedCollective, measure};
+use lockstep_measure::collective::{MeasuredCollective, PreparedCollective, measure};
 use lockstep_measure::host::Cores;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::STALL_LIMIT;
@@ -16,6 +16,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CollectiveRow, Format, Report};
+use lockstep_sim::CollectiveRun;
 use lockstep_topology::{Algorithm, ErrorPlace, Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
@@ -65,6 +66,46 @@ impl ExecCollective {
         flags.check_chunk()?;
         let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
         let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() }, limit)?;
+        let meant = self.prepare(&mut launch)?;
+        let mut quiet = launch.all(
+            self.pace_of
+                .as_ref()
+                .map(|path| at_pace(path, flags.transport, self.patience.unwrap_or(PATIENCE)))
+                .transpose(),
+        )?;
+        let mut farthest = 1.0f64;
+        let mut rows = Vec::new();
+        for (run, schedule) in meant {
+            let collective = PreparedCollective::new(schedule);
+            let contributors = collective.contributors();
+            let shown = if launch.prints() { Estimate::new("measuring") } else { Estimate::silent() };
+            let once =
+                |launch: &mut Launch| measure(collective.clone(), self.repetitions, launch, limit * ASIDE, &shown);
+            let (measured, off) = match &mut quiet {
+                Some(quiet) => quiet.measure_together(TRIALS, &mut launch, once)?,
+                None => (once(&mut launch)?, 1.0),
+            };
+            farthest = farthest.max(off);
+            rows.extend(measured.map(|measured| row(&run, flags, contributors, measured)));
+        }
+        if !launch.prints() {
+            return Ok(());
+        }
+        let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
+        let notes = self.notes(farthest);
+        let notes = notes.lines(rows.len());
+        Report::new(rows, notes).print(self.format)?;
+        if wrong > 0 {
+            return Err(Failure::Run(format!(
+                "{wrong} elements differ from the collective's definition: this is a bug"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Every run with its schedule, after checking that it fits.
+    fn prepare(&self, launch: &mut Launch) -> Result<Vec<(CollectiveRun, Schedule)>, Failure> {
+        let flags = &self.collective;
         let mut meant = Vec::new();
         for algorithm in &flags.algorithms {
             // Each switch is a rank.
@@ -87,69 +128,22 @@ impl ExecCollective {
                 meant.push((run, schedule));
             }
         }
-        let mut quiet = launch.all(
-            self.pace_of
-                .as_ref()
-                .map(|path| at_pace(path, flags.transport, self.patience.unwrap_or(PATIENCE)))
-                .transpose(),
-        )?;
-        let mut farthest = 1.0f64;
-        let mut rows = Vec::new();
-        for (run, schedule) in meant {
-            let collective = PreparedCollective::new(schedule);
-            let contributors = collective.contributors();
-            let shown = if launch.prints() { Estimate::new("measuring") } else { Estimate::silent() };
-            let once =
-                |launch: &mut Launch| measure(collective.clone(), self.repetitions, launch, limit * ASIDE, &shown);
-            let (measured, off) = match &mut quiet {
-                Some(quiet) => quiet.measure_together(TRIALS, &mut launch, once)?,
-                None => (once(&mut launch)?, 1.0),
-            };
-            farthest = farthest.max(off);
-            let Some(mut measured) = measured else { continue };
-            measured.seconds.sort_by(f64::total_cmp);
-            let time = quantile(&measured.seconds, 0.5);
-            let algbw = (run.elements * 4) as f64 / time;
-            rows.push(CollectiveRow {
-                source: "measured".to_owned(),
-                collective: run.collective.to_string(),
-                algorithm: run.algorithm.to_string(),
-                on: flags.transport.to_string(),
-                ranks: flags.members(),
-                bytes: run.elements * 4,
-                time_us: time * 1e6,
-                time_p10_us: Some(quantile(&measured.seconds, 0.1) * 1e6),
-                time_p90_us: Some(quantile(&measured.seconds, 0.9) * 1e6),
-                algbw: algbw * 1e-9,
-                busbw: algbw * run.collective.bus_factor(contributors) * 1e-9,
-                wrong: Some(measured.wrong),
-                ..CollectiveRow::default()
-            });
-        }
-        if !launch.prints() {
-            return Ok(());
-        }
-        let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
+        Ok(meant)
+    }
+
+    /// What the rows do not say; the machine was at most `farthest` times off its pace.
+    fn notes(&self, farthest: f64) -> Notes {
         let mut notes = Notes::default();
-        flags
-            .algorithms
-            .iter()
-            .flat_map(|algorithm| algorithm.executed(flags.members()))
-            .for_each(|note| notes.add(&note));
+        let flags = &self.collective;
+        let executed = flags.algorithms.iter().flat_map(|algorithm| algorithm.executed(flags.members()));
+        executed.for_each(|note| notes.add(&note));
         if let Some(path) = self.pace_of.as_ref().filter(|_| Quiet::disturbed(farthest)) {
             let place = path.display();
             notes.add(&format!(
                 "the machine's speed changed by up to {farthest:.1} times against {place}: calibrate and measure again"
             ));
         }
-        let notes = notes.lines(rows.len());
-        Report::new(rows, notes).print(self.format)?;
-        if wrong > 0 {
-            return Err(Failure::Run(format!(
-                "{wrong} elements differ from the collective's definition: this is a bug"
-            )));
-        }
-        Ok(())
+        notes
     }
 
     /// Refuses an algorithm of a library that cannot run here.
@@ -165,6 +159,33 @@ impl ExecCollective {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The row of a collective that `contributors` contribute to.
+fn row(
+    run: &CollectiveRun,
+    flags: &CollectiveFlags,
+    contributors: u32,
+    mut measured: MeasuredCollective,
+) -> CollectiveRow {
+    measured.seconds.sort_by(f64::total_cmp);
+    let time = quantile(&measured.seconds, 0.5);
+    let algbw = (run.elements * 4) as f64 / time;
+    CollectiveRow {
+        source: "measured".to_owned(),
+        collective: run.collective.to_string(),
+        algorithm: run.algorithm.to_string(),
+        on: flags.transport.to_string(),
+        ranks: flags.members(),
+        bytes: run.elements * 4,
+        time_us: time * 1e6,
+        time_p10_us: Some(quantile(&measured.seconds, 0.1) * 1e6),
+        time_p90_us: Some(quantile(&measured.seconds, 0.9) * 1e6),
+        algbw: algbw * 1e-9,
+        busbw: algbw * run.collective.bus_factor(contributors) * 1e-9,
+        wrong: Some(measured.wrong),
+        ..CollectiveRow::default()
     }
 }
 

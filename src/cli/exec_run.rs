@@ -19,9 +19,9 @@ use lockstep_topology::InputError;
 use super::driver_flags::DriverFlags;
 use super::flags::SettingFlags;
 use super::operation_flags::OperationFlags;
-use lockstep_experiment::Experiment;
 use lockstep_experiment::setting::RUN;
 use lockstep_experiment::tuner_log::Logged;
+use lockstep_experiment::{Configuration, Experiment};
 
 /// More seeds than this are shown as a range.
 const MOST_LISTED: u32 = 16;
@@ -101,13 +101,7 @@ impl ExecRun {
         self.operation.check(&experiment, &configurations)?;
         let mut launch = Launch::new(&experiment, self.operation.stall_limit())?;
         if launch.prints() {
-            let seed = |more: u32| experiment.seed.wrapping_add(u64::from(more)).to_string();
-            let seeds = match experiment.seeds {
-                few @ ..=MOST_LISTED => (0..few).map(seed).collect::<Vec<_>>().join(", "),
-                many => format!("{} to {}", seed(0), seed(many - 1)),
-            };
-            print_information(&format!("seed {seeds}, {} configuration(s)", configurations.len()));
-            print_information(&experiment.account_of_training(&configurations));
+            announce(&experiment, &configurations);
         }
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let operation = Operation { timed: self.trace.is_some(), ..operation };
@@ -131,16 +125,7 @@ impl ExecRun {
                 trace.add(&label, &measured.program, &measured.run.periodic, &measured.run.timeline);
             }
         })?;
-        if experiment.length.epochs().is_some_and(|epochs| epochs > 1) {
-            notes.push(
-                "accuracy is that after the last step; test_error_pct is the median after each of the last five epochs, so that \
-                 the two need not add up to 100 %"
-                    .to_owned(),
-            );
-        }
-        if !experiment.device.learns() {
-            notes.push("the null device computes nothing: losses and accuracies have no meaning".to_owned());
-        }
+        notes.extend(notes_on_accuracy(&experiment));
         if !launch.prints() {
             return Ok(());
         }
@@ -153,4 +138,26 @@ impl ExecRun {
         }
         Report::new(rows, notes).print(self.format)
     }
+}
+
+/// Says what is about to be trained.
+fn announce(experiment: &Experiment, configurations: &[Configuration]) {
+    let seed = |more: u32| experiment.seed.wrapping_add(u64::from(more)).to_string();
+    let seeds = match experiment.seeds {
+        few @ ..=MOST_LISTED => (0..few).map(seed).collect::<Vec<_>>().join(", "),
+        many => format!("{} to {}", seed(0), seed(many - 1)),
+    };
+    print_information(&format!("seed {seeds}, {} configuration(s)", configurations.len()));
+    print_information(&experiment.account_of_training(configurations));
+}
+
+/// What accuracies and losses are, where that is not plain.
+fn notes_on_accuracy(experiment: &Experiment) -> Vec<String> {
+    let several = experiment.length.epochs().is_some_and(|epochs| epochs > 1).then_some(
+        "accuracy is that after the last step; test_error_pct is the median after each of the last five epochs, so that \
+         the two need not add up to 100 %",
+    );
+    let null = (!experiment.device.learns())
+        .then_some("the null device computes nothing: losses and accuracies have no meaning");
+    several.into_iter().chain(null).map(str::to_owned).collect()
 }

@@ -81,32 +81,41 @@ impl ModelsPlan {
     /// Reports on `model`, the one named by the flags.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
         check_outputs(&[("--plot", self.plot.as_deref())])?;
-        if let Some(mesh) = self.mesh {
-            let in_stages = mesh.size(Axis::Pipeline) > 1;
-            let unread = [
-                ("cut", self.cut != StageCut::Work, self.cut.to_string()),
-                ("schedule", self.schedule != PipelineSchedule::OneForwardOneBackward, self.schedule.to_string()),
-                ("micro_batches", self.micro_batches != MICRO_BATCHES, self.micro_batches.to_string()),
-            ];
-            if let Some((flag, _, value)) = unread.into_iter().find(|(_, given, _)| *given && !in_stages) {
-                let message = "is of pipeline stages: give the mesh a pipeline axis, e.g. pipeline=2, or leave it out";
-                return Err(InputError::flag(flag, value, message).into());
-            }
-            let cluster = self.cluster.as_deref().map(Cluster::load).transpose()?;
-            let library = || cluster.as_ref().and_then(library_of_gpus);
-            let job = Job {
-                strategy: self.strategy,
-                algorithm: self.algorithm.or_else(library).unwrap_or_else(Algorithm::ring),
-                axis_algorithms: self.axis_algorithms.unwrap_or_default(),
-                accumulate: if in_stages { self.micro_batches } else { 1 },
-                cut: self.cut,
-                schedule: self.schedule,
-                ..Job::new(Arc::new(model), mesh.ranks(), self.batch)
-            };
-            return models_plan_mesh::run(&Job { mesh: Some(mesh), ..job }, cluster.as_ref(), self.list, self.format);
+        match self.mesh.clone() {
+            Some(mesh) => self.run_mesh(mesh, model),
+            None => self.run_stages(&model),
         }
+    }
+
+    /// Reports on ranks in a mesh.
+    fn run_mesh(self, mesh: Mesh, model: Model) -> Result<(), Failure> {
+        let in_stages = mesh.size(Axis::Pipeline) > 1;
+        let unread = [
+            ("cut", self.cut != StageCut::Work, self.cut.to_string()),
+            ("schedule", self.schedule != PipelineSchedule::OneForwardOneBackward, self.schedule.to_string()),
+            ("micro_batches", self.micro_batches != MICRO_BATCHES, self.micro_batches.to_string()),
+        ];
+        if let Some((flag, _, value)) = unread.into_iter().find(|(_, given, _)| *given && !in_stages) {
+            let message = "is of pipeline stages: give the mesh a pipeline axis, e.g. pipeline=2, or leave it out";
+            return Err(InputError::flag(flag, value, message).into());
+        }
+        let cluster = self.cluster.as_deref().map(Cluster::load).transpose()?;
+        let library = || cluster.as_ref().and_then(library_of_gpus);
+        let job = Job {
+            strategy: self.strategy,
+            algorithm: self.algorithm.or_else(library).unwrap_or_else(Algorithm::ring),
+            axis_algorithms: self.axis_algorithms.unwrap_or_default(),
+            accumulate: if in_stages { self.micro_batches } else { 1 },
+            cut: self.cut,
+            schedule: self.schedule,
+            ..Job::new(Arc::new(model), mesh.ranks(), self.batch)
+        };
+        models_plan_mesh::run(&Job { mesh: Some(mesh), ..job }, cluster.as_ref(), self.list, self.format)
+    }
+
+    /// Reports on stages of a pipeline.
+    fn run_stages(&self, model: &Model) -> Result<(), Failure> {
         let count = self.stages.unwrap_or(1);
-        let model = &model;
         let chunks = self.schedule.chunks();
         let stages = Stages::new(model, count, chunks, &self.cut)?;
         let lists = self.schedule.lists(count, self.micro_batches)?;

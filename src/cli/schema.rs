@@ -2,13 +2,23 @@
 //! and refusals.
 
 use clap::Args;
-use lockstep_topology::{InputError, nearest};
-
-use lockstep_report::failure::Failure;
-use lockstep_report::print;
-
-use super::schemas;
 use lockstep_experiment::{refusals_page, settings_page};
+use lockstep_measure::calibrate::CalibrationRow;
+use lockstep_report::failure::Failure;
+use lockstep_report::{
+    ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
+    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, NetworkRow, PackRow, PaperRow, PlotRow, PredictedRow, RankRow,
+    Report, SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow, VERSION, print,
+};
+use lockstep_topology::{InputError, nearest};
+use schemars::{JsonSchema, schema_for};
+use serde_json::{Map, Value};
+
+use super::collective_beside::BesideRow;
+use super::lab_rows::{CableRow, LabRow};
+use super::link_rows::PathRow;
+use super::profiles::ProfileRow;
+use crate::compare::CompareRow;
 
 /// Flags of `schema`.
 #[derive(Debug, Args)]
@@ -36,4 +46,57 @@ impl Schema {
         };
         print(&format!("{schema:#}\n"))
     }
+}
+
+/// Name and schema of the JSON form of each command, as in `docs/schema/NAME.json`.
+pub fn schemas() -> Vec<(&'static str, Value)> {
+    let all = vec![
+        ("sim-predict", schema::<PredictedRow>()),
+        ("sim-sweep", schema::<FrontRow>()),
+        ("sim-sweep-rows", schema_for!(SweepRow).into()),
+        ("exec-run", schema::<MeasuredRow>()),
+        ("exec-links", schema::<PathRow>()),
+        ("exec-sweep", schema::<ArmRow>()),
+        ("exec-sweep-rows", schema_for!(EpochRow).into()),
+        ("compare", schema::<CompareRow>()),
+        ("calibrate", schema::<CalibrationRow>()),
+        ("profiles-show", schema::<ProfileRow>()),
+        ("collective", schema::<CollectiveRow>()),
+        ("collective-beside", schema::<BesideRow>()),
+        ("sim-curves", schema::<CurveRow>()),
+        ("sim-curves-points", schema::<CurvePointRow>()),
+        ("models-list", schema::<ModelRow>()),
+        ("models-show", schema::<LayerRow>()),
+        ("models-memory", schema::<MemoryRow>()),
+        ("models-plan", schema::<StageRow>()),
+        ("models-plan-ranks", schema::<RankRow>()),
+        ("models-plan-transitions", schema::<TransitionRow>()),
+        ("models-layouts", schema::<LayoutTableRow>()),
+        ("clusters-list", schema::<ClusterRow>()),
+        ("clusters-networks", schema::<NetworkRow>()),
+        ("clusters-show", schema::<DetailRow>()),
+        ("lab-up", schema::<CableRow>()),
+        ("lab-list", schema::<LabRow>()),
+        ("data-pack", schema::<PackRow>()),
+        ("data-show", schema::<SampleRow>()),
+        ("data-stats", schema::<SampleGroupRow>()),
+        ("papers", schema::<PaperRow>()),
+        ("papers-figures", schema::<PlotRow>()),
+        ("check", schema::<CheckRow>()),
+    ];
+    all.into_iter().map(|(name, schema)| (name, identified(name, schema))).collect()
+}
+
+/// The schema with its identifier first, which holds the version of the form.
+fn identified(name: &str, schema: Value) -> Value {
+    let mut all = Map::new();
+    all.insert("$id".to_owned(), Value::String(format!("urn:lockstep:schema:{name}:{VERSION}")));
+    if let Value::Object(fields) = schema {
+        all.extend(fields);
+    }
+    Value::Object(all)
+}
+
+fn schema<R: JsonSchema>() -> Value {
+    schema_for!(Report<R>).into()
 }

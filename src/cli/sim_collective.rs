@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
-use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective_within};
+use lockstep_sim::{
+    CollectiveRun, CollectiveTime, Folding, Platform, SimError, nccl_choice, simulate_collective_within,
+};
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement};
 
 use super::collective_beside::{beside, note};
@@ -95,24 +97,7 @@ impl SimCollective {
         };
         self.collective.collective(1)?;
         self.collective.check_chunk()?;
-        if self.explain && self.format == CollectiveFormat::NcclTests {
-            let message = "nccl-tests' table has no column for explanations: leave it out, or use table, csv or json";
-            return Err(InputError::flag("explain", "", message).into());
-        }
-        if let (Some(each), Some(THIS_MACHINE)) = (self.ranks_per_node, self.cluster.as_deref()) {
-            let message = "is about the hosts of a cluster, and this machine is one: leave it out, or name a cluster";
-            return Err(InputError::flag("ranks_per_node", each.to_string(), message).into());
-        }
-        if log.is_some() && self.format == CollectiveFormat::NcclTests {
-            let message = "has no column for what was measured: use table, csv or json";
-            return Err(InputError::flag("format", "nccl-tests", message).into());
-        }
-        if self.format == CollectiveFormat::NcclTests
-            && let [_, second, ..] = self.collective.algorithms.as_slice()
-        {
-            let message = "nccl-tests' table has no column for algorithms: name one, or use table, csv or json";
-            return Err(InputError::flag("algorithm", second.to_string(), message).into());
-        }
+        self.check(log.is_some())?;
         let sizes: Vec<Bytes> = match &log {
             Some(log) => log.sizes.iter().map(|row| row.bytes).collect(),
             None => self.collective.sizes(),
@@ -166,6 +151,29 @@ impl SimCollective {
         if format == Format::Table { print(&explained) } else { Ok(()) }
     }
 
+    /// Refuses what one of the formats, or this machine, has no place for.
+    fn check(&self, beside_log: bool) -> Result<(), InputError> {
+        if self.explain && self.format == CollectiveFormat::NcclTests {
+            let message = "nccl-tests' table has no column for explanations: leave it out, or use table, csv or json";
+            return Err(InputError::flag("explain", "", message));
+        }
+        if let (Some(each), Some(THIS_MACHINE)) = (self.ranks_per_node, self.cluster.as_deref()) {
+            let message = "is about the hosts of a cluster, and this machine is one: leave it out, or name a cluster";
+            return Err(InputError::flag("ranks_per_node", each.to_string(), message));
+        }
+        if beside_log && self.format == CollectiveFormat::NcclTests {
+            let message = "has no column for what was measured: use table, csv or json";
+            return Err(InputError::flag("format", "nccl-tests", message));
+        }
+        if self.format == CollectiveFormat::NcclTests
+            && let [_, second, ..] = self.collective.algorithms.as_slice()
+        {
+            let message = "nccl-tests' table has no column for algorithms: name one, or use table, csv or json";
+            return Err(InputError::flag("algorithm", second.to_string(), message));
+        }
+        Ok(())
+    }
+
     /// The rows of one algorithm, one per size; adds `notes` about them. The estimate has `before` rows of other
     /// algorithms.
     fn predict(
@@ -203,10 +211,6 @@ impl SimCollective {
                 padded: self.fold.fold_padded,
                 ..collective_run(flags, algorithm, &group, *bytes)?
             };
-            let failed = |error| match error {
-                SimError::Input(error) => Failure::Input(at_algorithm(error)),
-                other => Failure::Run(other.to_string()),
-            };
             let what = format!("{} of {bytes} among {} ranks by {algorithm}", run.collective, flags.members());
             let done = (before + rows.len()) as f64;
             let mut progress = |of_this: f64| estimate.show((done + of_this) / all, &what);
@@ -218,39 +222,59 @@ impl SimCollective {
             {
                 notes.add(&format!("{bytes}: {choice}"));
             }
-            let bound = collective_bound(&site.cluster, &time);
-            let answer = match self.explain {
-                true => Some(explain_collective(&run, &platform, site, &time, &bound, &mut progress).map_err(failed)?),
-                false => None,
-            };
-            let (in_use, reacts_to, does_not_react_to, sensitivity_sum) = match answer {
-                Some(a) => (Some(a.in_use), Some(a.reacts_to), Some(a.does_not_react_to), Some(a.sensitivity_sum)),
-                None => (None, None, None, None),
-            };
-            rows.push(CollectiveRow {
-                source: "predicted".to_owned(),
-                collective: run.collective.to_string(),
-                algorithm: run.algorithm.to_string(),
-                on: site.cluster.name().to_owned(),
-                ranks: flags.members(),
-                bytes: run.elements * 4,
-                time_us: time.time.as_secs_f64() * 1e6,
-                algbw: time.algbw * 1e-9,
-                busbw: time.busbw * 1e-9,
-                bound: Some(bound.by),
-                bound_utilisation: Some(bound.share),
-                in_use,
-                reacts_to,
-                does_not_react_to,
-                sensitivity_sum,
-                ..CollectiveRow::default()
-            });
+            rows.push(self.row(&run, &time, &platform, site, &mut progress)?);
             let folding = time.folding.to_string();
             let folding = (time.folding != Folding::Off).then_some(folding);
             let (row, label) = (before + rows.len() - 1, format!("{algorithm}, {bytes}"));
             time.notes.iter().chain(&folding).for_each(|note| notes.add_of_row(note, row, &label));
         }
         Ok(rows)
+    }
+
+    /// The row of a run that takes `time`, explained if it is to be.
+    fn row(
+        &self,
+        run: &CollectiveRun,
+        time: &CollectiveTime,
+        platform: &Platform<'_>,
+        site: &Site,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<CollectiveRow, Failure> {
+        let bound = collective_bound(&site.cluster, time);
+        let answer = match self.explain {
+            true => Some(explain_collective(run, platform, site, time, &bound, progress).map_err(failed)?),
+            false => None,
+        };
+        let (in_use, reacts_to, does_not_react_to, sensitivity_sum) = match answer {
+            Some(a) => (Some(a.in_use), Some(a.reacts_to), Some(a.does_not_react_to), Some(a.sensitivity_sum)),
+            None => (None, None, None, None),
+        };
+        Ok(CollectiveRow {
+            source: "predicted".to_owned(),
+            collective: run.collective.to_string(),
+            algorithm: run.algorithm.to_string(),
+            on: site.cluster.name().to_owned(),
+            ranks: self.collective.members(),
+            bytes: run.elements * 4,
+            time_us: time.time.as_secs_f64() * 1e6,
+            algbw: time.algbw * 1e-9,
+            busbw: time.busbw * 1e-9,
+            bound: Some(bound.by),
+            bound_utilisation: Some(bound.share),
+            in_use,
+            reacts_to,
+            does_not_react_to,
+            sensitivity_sum,
+            ..CollectiveRow::default()
+        })
+    }
+}
+
+/// A simulation's error, whose refusals without a place are the algorithm's.
+fn failed(error: SimError) -> Failure {
+    match error {
+        SimError::Input(error) => Failure::Input(at_algorithm(error)),
+        other => Failure::Run(other.to_string()),
     }
 }
 

@@ -115,27 +115,7 @@ impl Predict {
                 let _ = print_report(rows, notes, aim.as_deref(), (format, None));
             });
         })?;
-        let (mut ready, mut refused) = (Vec::new(), None);
-        experiment.price_of(0, experiment.clusters.len().max(1))?;
-        let variants = experiment.variants();
-        if let (true, (flag, Some(path))) = (variants.len() > 1, self.driver.output()) {
-            let message = "is of one configuration: name one cluster and one strategy, or leave it out";
-            return Err(InputError::new(flag, path.display().to_string(), message).into());
-        }
-        for variant in variants {
-            match self.prepare(variant) {
-                Ok(one) => ready.push(one),
-                // Of several clusters some may be too small.
-                Err(error) if experiment.clusters.len() > 1 && error.place == ErrorPlace::Flag("ranks") => {
-                    known.note(&format!("no row: {error}"));
-                    refused = Some(error);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if let (Some(error), true) = (refused, ready.is_empty()) {
-            return Err(error.into());
-        }
+        let ready = self.prepare_all(&experiment, &known)?;
         let (mut trace, mut claims, mut timelines) = (TraceFile::new(), Vec::new(), Vec::new());
         let mut each = |configuration: &Configuration, predicted: &Predicted| {
             claims.clone_from(&predicted.prediction.claims);
@@ -179,6 +159,32 @@ struct Ready {
 }
 
 impl Predict {
+    /// Every cluster and strategy of the experiment; notes clusters that are too small, of which some may be.
+    fn prepare_all(&self, experiment: &Experiment, known: &Known) -> Result<Vec<Ready>, Failure> {
+        let (mut ready, mut refused) = (Vec::new(), None);
+        experiment.price_of(0, experiment.clusters.len().max(1))?;
+        let variants = experiment.variants();
+        if let (true, (flag, Some(path))) = (variants.len() > 1, self.driver.output()) {
+            let message = "is of one configuration: name one cluster and one strategy, or leave it out";
+            return Err(InputError::new(flag, path.display().to_string(), message).into());
+        }
+        for variant in variants {
+            match self.prepare(variant) {
+                Ok(one) => ready.push(one),
+                // Of several clusters some may be too small.
+                Err(error) if experiment.clusters.len() > 1 && error.place == ErrorPlace::Flag("ranks") => {
+                    known.note(&format!("no row: {error}"));
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let (Some(error), true) = (refused, ready.is_empty()) {
+            return Err(error.into());
+        }
+        Ok(ready)
+    }
+
     /// Reads what the experiment names, and refuses what cannot be predicted.
     fn prepare(&self, mut experiment: Experiment) -> Result<Ready, InputError> {
         // Errors in the experiment come before a missing profile.

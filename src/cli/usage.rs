@@ -36,26 +36,7 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             let hint = if meant.is_empty() { String::new() } else { format!("did you mean {meant}? ") };
             InputError::new(flag, value, format!("{hint}the values are {all}"))
         }
-        ErrorKind::UnknownArgument => {
-            let meant = text(ContextKind::SuggestedArg);
-            let others = commands_where(&|command| {
-                command
-                    .get_arguments()
-                    .any(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
-            });
-            let name = flag.trim_start_matches('-');
-            if let Some(own) = key_of(name).map(|key| key.replace('_', "-")) {
-                let has = |command: &clap::Command| command.get_arguments().any(|of| of.get_long() == Some(&own));
-                let message =
-                    format!("is not an argument of this command; --{own} is one of {}", named(&commands_where(&has)));
-                return InputError::new("command line", flag, message);
-            }
-            if let Some(instead) = instead_of(name).filter(|_| others.is_empty()) {
-                return InputError::new("command line", flag, instead);
-            }
-            let cure = cure(&meant, &others, |named| format!("it is one of {named}"));
-            InputError::new("command line", flag, format!("is not an argument of this command; {cure}"))
-        }
+        ErrorKind::UnknownArgument => unknown_argument(&flag, &text(ContextKind::SuggestedArg)),
         ErrorKind::InvalidSubcommand => {
             let (meant, given) = (text(ContextKind::SuggestedSubcommand), text(ContextKind::InvalidSubcommand));
             let others = commands_where(&|command| command.get_name() == given);
@@ -80,6 +61,24 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             InputError::new("command line", "", format!("{first}; {help}"))
         }
     }
+}
+
+/// The error for a flag that this command does not have; `meant` is a similar one of its own, or empty.
+fn unknown_argument(flag: &str, meant: &str) -> InputError {
+    let others = commands_where(&|command| {
+        command.get_arguments().any(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
+    });
+    let name = flag.trim_start_matches('-');
+    if let Some(own) = key_of(name).map(|key| key.replace('_', "-")) {
+        let has = |command: &clap::Command| command.get_arguments().any(|of| of.get_long() == Some(&own));
+        let message = format!("is not an argument of this command; --{own} is one of {}", named(&commands_where(&has)));
+        return InputError::new("command line", flag, message);
+    }
+    if let Some(instead) = instead_of(name).filter(|_| others.is_empty()) {
+        return InputError::new("command line", flag, instead);
+    }
+    let cure = cure(meant, &others, |named| format!("it is one of {named}"));
+    InputError::new("command line", flag, format!("is not an argument of this command; {cure}"))
 }
 
 /// The cure for a word that no command has here: the commands that have it, a similar word, or the help.

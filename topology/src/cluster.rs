@@ -15,16 +15,13 @@ mod file;
 mod flops;
 mod gpu;
 mod gpu_table;
-mod link_kind;
 mod names;
 mod one_host;
 mod order;
 mod parts;
-mod pattern;
 mod protocol;
 mod protocol_keys;
 mod provenance;
-mod rate;
 mod route;
 mod scale;
 mod size;
@@ -34,7 +31,6 @@ mod tests;
 mod transport;
 mod values;
 mod wire;
-mod wire_table;
 
 use std::path::Path;
 
@@ -47,14 +43,13 @@ pub use fabric::Routing;
 pub use flops::{parse_flops, show_flops};
 pub use gpu::{Architecture, GpuSpec, Lanes, PeakPrecision};
 pub use gpu_table::{CatalogueGpu, DEFAULT_LAUNCH, catalogue};
-pub use link_kind::{Duplex, LinkKind};
 pub use one_host::HostGpu;
 use order::Order;
 pub(crate) use order::parts as order_parts;
 pub use order::{NetworkFigures, networks};
 pub use parts::{
-    CpuSpec, Device, DeviceId, DeviceKind, Host, HostId, Link, LinkId, PeerToPeer, Sharing, SwitchSpec, Vertex,
-    VertexId, VertexKind, WireId,
+    CpuSpec, Device, DeviceId, DeviceKind, Duplex, Host, HostId, Link, LinkId, LinkKind, PeerToPeer, Sharing,
+    SwitchSpec, Vertex, VertexId, VertexKind, WireId,
 };
 use petgraph::graph::{DiGraph, NodeIndex};
 pub use protocol::{Burst, Incast, PIECE, Protocol, Rendezvous, Stack};
@@ -113,7 +108,7 @@ pub struct Cluster {
     wires: u32,
     /// Node weights are the named things, edge weights the position in `links`; a failed link has no edge.
     graph: DiGraph<Vertex, LinkId>,
-    /// What `clusters show` prints, gathered while building: a line per table of the file, not per host.
+    /// What `clusters show` prints: a line per table of the file, not per host.
     tables: Vec<DescriptionTable>,
     fabrics: Vec<Fabric>,
     /// Vertices on fabrics, with the fabric and the port there, sorted.

@@ -226,37 +226,7 @@ impl GpuFigures<'_> {
             });
             own.map_or(1.0, |entry| entry.slowdown)
         };
-        let (mut compute, mut update, mut load) = (Vec::<ComputeEntry>::new(), Vec::new(), Vec::new());
-        let (mut marks, mut flops_s) = (Vec::new(), 0.0f64);
-        for (program, laps) in &self.sets {
-            let point = |(elements, seconds): &(u64, Vec<f64>)| Point {
-                elements: *elements,
-                seconds: interval(seconds.clone()),
-                slowdown: slowdown(program),
-            };
-            merge(&mut update, laps.updates.iter().map(point).collect());
-            marks.extend(laps.marks.iter().copied());
-            let elements = loaded(program);
-            let waits = self.alone(program).map(|steps| steps.loads.clone()).unwrap_or_default();
-            merge(&mut load, vec![Point { elements, seconds: interval(waits), slowdown: slowdown(program) }]);
-        }
-        for (program, laps) in &self.sets {
-            let beside = value_at(&update, program.model.parameter_elements()) + value_at(&load, loaded(program));
-            let share = whole::share(laps, self.alone(program), beside);
-            for (op, seconds) in &laps.tasks {
-                let Op::Compute { chain, phase, samples, .. } = op else { continue };
-                let (key, phase) = (chain_key(program, *chain), *phase);
-                if compute.iter().any(|e| (&e.chain, &*e.phase, e.samples) == (&key, phase.name(), *samples)) {
-                    continue;
-                }
-                let seconds = interval(seconds.iter().map(|seconds| seconds * share).collect());
-                if phase == Phase::Forward && seconds.value > 0.0 {
-                    flops_s = flops_s.max(flops(program, *chain, *samples) / seconds.value);
-                }
-                let (phase, slowdown) = (phase.name().to_owned(), slowdown(program));
-                compute.push(ComputeEntry { chain: key, phase, samples: *samples, seconds, slowdown });
-            }
-        }
+        let Entries { compute, update, load, marks, flops_s } = self.entries(slowdown);
         if flops_s <= 0.0 {
             let message = format!("{}'s clock has seen no layer take any time: nothing can be predicted", of.gpu.name);
             return Err(Failure::Run(message));
@@ -287,6 +257,54 @@ impl GpuFigures<'_> {
             memory: self.memory,
         })
     }
+
+    /// The figures of all sets' tasks, where all learners at once take a program `slowdown` times as long as one.
+    fn entries(&self, slowdown: impl Fn(&Program) -> f64) -> Entries {
+        let mut all = Entries::default();
+        for (program, laps) in &self.sets {
+            let point = |(elements, seconds): &(u64, Vec<f64>)| Point {
+                elements: *elements,
+                seconds: interval(seconds.clone()),
+                slowdown: slowdown(program),
+            };
+            merge(&mut all.update, laps.updates.iter().map(point).collect());
+            all.marks.extend(laps.marks.iter().copied());
+            let elements = loaded(program);
+            let waits = self.alone(program).map(|steps| steps.loads.clone()).unwrap_or_default();
+            merge(&mut all.load, vec![Point { elements, seconds: interval(waits), slowdown: slowdown(program) }]);
+        }
+        for (program, laps) in &self.sets {
+            let beside =
+                value_at(&all.update, program.model.parameter_elements()) + value_at(&all.load, loaded(program));
+            let share = whole::share(laps, self.alone(program), beside);
+            for (op, seconds) in &laps.tasks {
+                let Op::Compute { chain, phase, samples, .. } = op else { continue };
+                let (key, phase) = (chain_key(program, *chain), *phase);
+                if all.compute.iter().any(|e| (&e.chain, &*e.phase, e.samples) == (&key, phase.name(), *samples)) {
+                    continue;
+                }
+                let seconds = interval(seconds.iter().map(|seconds| seconds * share).collect());
+                if phase == Phase::Forward && seconds.value > 0.0 {
+                    all.flops_s = all.flops_s.max(flops(program, *chain, *samples) / seconds.value);
+                }
+                let (phase, slowdown) = (phase.name().to_owned(), slowdown(program));
+                all.compute.push(ComputeEntry { chain: key, phase, samples: *samples, seconds, slowdown });
+            }
+        }
+        all
+    }
+}
+
+/// Figures of tasks on a GPU.
+#[derive(Default)]
+struct Entries {
+    compute: Vec<ComputeEntry>,
+    update: Vec<Point>,
+    load: Vec<Point>,
+    /// Seconds between two marks of the GPU's clock with nothing between them.
+    marks: Vec<f64>,
+    /// The highest rate of a forward pass; 0 where none took any time.
+    flops_s: f64,
 }
 
 /// Elements of a batch.

@@ -153,27 +153,37 @@ impl Sweep {
             sweep.lists.push(List { key: setting.key, nests, exchanges, choices, length: 0, stride: 0 });
         }
         sweep.lists.sort_by_key(|list| list.nests);
-        let load = |choice: &Choice| sweep.base.load_model(&choice.text).map(Arc::new);
-        sweep.models = sweep.choices("model").iter().map(load).collect::<Result<_, _>>()?;
-        sweep.entries = sweep.choices("cluster").iter().map(|choice| choice.text.clone()).collect();
-        sweep.base.price_of(0, sweep.entries.len())?;
-        for (entry, text) in sweep.entries.iter().enumerate() {
-            let wrong = |message| sweep.base.locate(InputError::flag("cluster", text.clone(), message));
+        sweep.find_models_and_places()?;
+        sweep.number_points()?;
+        Ok(sweep)
+    }
+
+    /// Loads the models, and finds the clusters of each entry, with their libraries.
+    fn find_models_and_places(&mut self) -> Result<(), InputError> {
+        let load = |choice: &Choice| self.base.load_model(&choice.text).map(Arc::new);
+        self.models = self.choices("model").iter().map(load).collect::<Result<_, _>>()?;
+        self.entries = self.choices("cluster").iter().map(|choice| choice.text.clone()).collect();
+        self.base.price_of(0, self.entries.len())?;
+        for (entry, text) in self.entries.iter().enumerate() {
+            let wrong = |message| self.base.locate(InputError::flag("cluster", text.clone(), message));
             let names = clusters(text).map_err(wrong)?;
             // All sizes of a cluster have the same GPUs.
             let mut first = Experiment { cluster: names.first().cloned().unwrap_or_default(), ..Experiment::default() };
             first.find_library();
-            sweep.libraries.push(first.library);
-            sweep.places.extend(names.into_iter().map(|name| SweepPlace { entry, name }));
+            self.libraries.push(first.library);
+            self.places.extend(names.into_iter().map(|name| SweepPlace { entry, name }));
         }
+        Ok(())
+    }
+
+    /// Numbers the points: the length of each list, and the distance between points that differ in it by one.
+    fn number_points(&mut self) -> Result<(), InputError> {
         // Ascending; the number that the cluster determines comes last.
-        let count = |choice: &Choice| sweep.with(choice).ranks.first().copied().map_or((1, 0), |count| (0, count));
-        let mut ranks: Vec<_> = sweep.choices("ranks").iter().map(|choice| (count(choice), choice.clone())).collect();
-        ranks.sort_by_key(|(count, _)| *count);
-        let ranks: Vec<Choice> = ranks.into_iter().map(|(_, choice)| choice).collect();
-        let (places, scalings) = (sweep.places.len() as u64, sweep.scalings());
-        let mut points = 1u64;
-        for list in sweep.lists.iter_mut().rev() {
+        let count = |choice: &Choice| self.with(choice).ranks.first().copied().map_or((1, 0), |count| (0, count));
+        let mut ranks = self.choices("ranks").to_vec();
+        ranks.sort_by_cached_key(count);
+        let (places, scalings, mut points) = (self.places.len() as u64, self.scalings(), 1u64);
+        for list in self.lists.iter_mut().rev() {
             list.length = match list.key {
                 "cluster" => places,
                 "scale" => scalings,
@@ -185,12 +195,12 @@ impl Sweep {
             list.stride = points;
             points = points.saturating_mul(list.length);
         }
-        sweep.ranks_are_the_clusters = sweep.each("ranks", |variant| variant.ranks.is_empty()).iter().all(|none| *none);
+        self.ranks_are_the_clusters = self.each("ranks", |variant| variant.ranks.is_empty()).iter().all(|none| *none);
         if points > MOST_POINTS {
             let message = format!("a sweep has at most {MOST_POINTS} points: leave values out");
             return Err(InputError::new("sweep", format!("{points} points"), message));
         }
-        Ok(sweep)
+        Ok(())
     }
 
     fn list(&self, key: &str) -> &List {
@@ -306,8 +316,7 @@ impl Sweep {
 
     /// Whether a point's efficiency has a reference.
     pub fn compares(&self, point: &SweepPoint, ranks: u32) -> bool {
-        let entry = self.place(point).entry;
-        let sizes = self.places.iter().filter(|place| place.entry == entry).count();
+        let sizes = self.places.iter().filter(|place| place.entry == self.place(point).entry).count();
         ranks == 1 || self.varies("ranks") || (sizes > 1 && self.ranks_are_the_clusters)
     }
 
@@ -320,8 +329,7 @@ impl Sweep {
         let alone = self.each("ranks", |variant| variant.ranks == [1]);
         let own_device = self.each("learners", |variant| variant.learners == 1);
         let in_flight = self.each("concurrent_exchanges", |variant| variant.concurrent_exchanges);
-        let (mut points, mut same_as) = (Vec::new(), BTreeMap::new());
-        let mut known: BTreeMap<SweepPoint, u32> = BTreeMap::new();
+        let (mut points, mut same_as, mut known) = (Vec::new(), BTreeMap::new(), BTreeMap::<SweepPoint, u32>::new());
         let exchanges: Vec<&List> = self.lists.iter().filter(|list| list.exchanges).collect();
         let [ranks, learners, model, bucket, flights] =
             ["ranks", "learners", "model", "bucket", "concurrent_exchanges"].map(|key| self.list(key));
@@ -339,13 +347,9 @@ impl Sweep {
             let first = (0..now).find(|position| flying(*position) == flying(now)).unwrap_or(now);
             let plain = flights.moved(bucket.moved(point, cut.first), first);
             let row = points.len() as u32;
-            match known.get(&plain) {
-                Some(earlier) => {
-                    same_as.insert(row, *earlier);
-                }
-                None => {
-                    known.insert(plain, row);
-                }
+            let earlier = *known.entry(plain).or_insert(row);
+            if earlier < row {
+                same_as.insert(row, earlier);
             }
             points.push(point);
         }
@@ -356,8 +360,7 @@ impl Sweep {
     fn cuts(&self) -> Result<Vec<Vec<Cut>>, InputError> {
         let buckets = self.each("bucket", |variant| variant.bucket);
         let of_model = |model: &Arc<Model>| {
-            let mut seen: Vec<Vec<(u64, u64)>> = Vec::new();
-            let mut cuts = Vec::new();
+            let (mut seen, mut cuts) = (Vec::<Vec<(u64, u64)>>::new(), Vec::new());
             for bucket in &buckets {
                 let program = Job { bucket: *bucket, ..Job::new(model.clone(), 2, 1) }.program()?;
                 let updates = program.roles[0].tasks.iter().filter_map(|task| task.op.update());

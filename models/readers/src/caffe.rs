@@ -95,6 +95,31 @@ pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Mode
     Ok(Model::build(name, "Caffe network definition".to_owned(), import.sketch.finish())?.with_notes(notes))
 }
 
+/// A layer of the file, with the blobs that it takes and makes.
+struct Written<'l, 'a> {
+    message: &'l Message<'a>,
+    kind: &'a str,
+    name: &'a str,
+    bottoms: Vec<&'a str>,
+    tops: Vec<&'a str>,
+    /// The producers of the bottoms that have one.
+    inputs: Vec<usize>,
+}
+
+impl<'a> Written<'_, 'a> {
+    fn refuse(&self, message: String) -> InputError {
+        self.message.error(format!("{} \"{}\"", self.kind, self.name), message)
+    }
+
+    fn first(&self) -> Result<usize, InputError> {
+        self.inputs.first().copied().ok_or_else(|| self.refuse("has no input: give it a bottom".to_owned()))
+    }
+
+    fn top(&self) -> Result<&'a str, InputError> {
+        self.tops.first().copied().ok_or_else(|| self.refuse("has no output: give it a top".to_owned()))
+    }
+}
+
 impl<'a> Import<'a> {
     /// The input that a net to deploy states before its layers.
     fn input(&mut self, net: &Message<'a>) -> Result<(), InputError> {
@@ -147,106 +172,115 @@ impl<'a> Import<'a> {
     }
 
     /// Adds a layer of the file.
-    fn layer(&mut self, layer: &Message<'a>) -> Result<(), InputError> {
-        let kind = layer.get("type").map_or(Ok(""), |field| field.name_of_type())?;
-        let name = layer.text("name")?;
-        let texts = |field: &str| layer.all(field).map(|blob| blob.text()).collect::<Result<Vec<_>, _>>();
+    fn layer(&mut self, message: &Message<'a>) -> Result<(), InputError> {
+        let kind = message.get("type").map_or(Ok(""), |field| field.name_of_type())?;
+        let name = message.text("name")?;
+        let texts = |field: &str| message.all(field).map(|blob| blob.text()).collect::<Result<Vec<_>, _>>();
         let (bottoms, tops) = (texts("bottom")?, texts("top")?);
-        let refuse = |message: String| layer.error(format!("{kind} \"{name}\""), message);
-        let ignored = layers::ignored(kind, layer)?;
+        let ignored = layers::ignored(kind, message)?;
         self.ignored.extend(ignored.into_iter().map(|field| (field.name, field.place())));
         let inputs: Vec<usize> = bottoms.iter().filter_map(|bottom| self.blobs.get(bottom).copied()).collect();
         let shapes: Vec<Shape> = inputs.iter().map(|input| self.sketch.shape(*input)).collect();
-        let first = || inputs.first().copied().ok_or_else(|| refuse("has no input: give it a bottom".to_owned()));
-        let top = || tops.first().copied().ok_or_else(|| refuse("has no output: give it a top".to_owned()));
+        let layer = Written { message, kind, name, bottoms, tops, inputs };
         let meaning = match self.given {
             Some(_) if layers::is_data(kind) => {
-                layers::data::check(layer)?;
+                layers::data::check(message)?;
                 Meaning::Samples(vec![1, 1])
             }
-            _ => layers::meaning(kind, layer, &shapes)?,
+            _ => layers::meaning(kind, message, &shapes)?,
         };
         // A loss takes labels too, but a net to deploy does not say where from.
         let needed = if matches!(&meaning, Meaning::Layer(made, _) if made.is_loss()) {
-            bottoms.get(..1).unwrap_or(&[])
+            layer.bottoms.get(..1).unwrap_or(&[])
         } else {
-            &bottoms
+            &layer.bottoms
         };
         let unknown = needed.iter().find(|bottom| !self.blobs.contains_key(*bottom));
         if let (Some(bottom), false) = (unknown, matches!(meaning, Meaning::Nothing)) {
-            return Err(refuse(format!("takes \"{bottom}\", which no layer before it makes in training")));
+            return Err(layer.refuse(format!("takes \"{bottom}\", which no layer before it makes in training")));
         }
         match meaning {
-            Meaning::Nothing => return Ok(()),
-            Meaning::Samples(dims) => {
-                return self.samples(top()?, &dims, layer);
-            }
+            Meaning::Nothing => Ok(()),
+            Meaning::Samples(dims) => self.samples(layer.top()?, &dims, message),
             Meaning::Copies => {
-                let of = first()?;
-                self.taken(&bottoms);
-                for top in tops {
-                    self.made(top, of);
-                }
+                let of = layer.first()?;
+                self.taken(&layer.bottoms);
+                layer.tops.iter().for_each(|top| self.made(top, of));
+                Ok(())
             }
             Meaning::Parts(parts) => {
-                let of = first()?;
-                self.taken(&bottoms);
-                for (top, (first, channels)) in tops.iter().copied().zip(parts) {
+                let of = layer.first()?;
+                self.taken(&layer.bottoms);
+                layer.tops.iter().copied().zip(parts).try_for_each(|(top, (first, channels))| {
                     let part = Layer::Select(Select { first, channels, groups: 1 });
-                    self.add(top, name, part, vec![of], Inits::default(), 1.0, layer)?;
-                }
+                    self.add(top, name, part, vec![of], Inits::default(), 1.0, message)
+                })
             }
             Meaning::Softmax => {
                 // At the end of a net to deploy it belongs to the loss, which `end` adds.
-                let of = first()?;
-                self.taken(&bottoms);
-                self.made(top()?, of);
+                let of = layer.first()?;
+                self.taken(&layer.bottoms);
+                self.made(layer.top()?, of);
+                Ok(())
             }
-            Meaning::Layer(Layer::Scale(Scale { bias }), _) if self.has_statistics(first()?) => {
-                let of = first()?;
-                if !self.unscaled.remove(&of) {
-                    return Err(refuse("a batch norm has one scale here: leave the second out".to_owned()));
-                }
-                if !bias {
-                    self.note(
-                        layer,
-                        "a scale behind a batch norm has no bias_term: it gets summands, which cost hardly any time",
-                    );
-                }
-                self.taken(&bottoms);
-                self.made(top()?, of);
-                let multipliers = self.multipliers(layer)?;
-                self.sketch.multiply(of, multipliers);
+            Meaning::Layer(Layer::Scale(Scale { bias }), _) if self.has_statistics(layer.first()?) => {
+                self.scale_of_norm(&layer, bias)
             }
-            Meaning::Layer(made, inits) if made.is_loss() => {
-                let of = first()?;
-                self.taken(&bottoms);
-                let weight = layer.number("loss_weight", 1.0)?;
-                if weight <= 0.0 {
-                    return Err(refuse("loss_weight must be positive: leave the layer out".to_owned()));
-                }
-                self.losses += 1;
-                let top = tops.first().copied().unwrap_or(name);
-                self.add(top, name, made, vec![of], inits, weight, layer)?;
-                self.open.retain(|blob| *blob != top);
-            }
-            Meaning::Layer(made, inits) => {
-                first()?;
-                self.taken(&bottoms);
-                let norm = made.rule().kind().statistics;
-                let multipliers = self.multipliers(layer)?;
-                self.add(top()?, name, made, inputs, inits, 1.0, layer)?;
-                // The blobs of Caffe's batch norm are its statistics.
-                if !norm {
-                    self.sketch.multiply(self.blobs[top()?], multipliers);
-                }
-                if norm {
-                    self.unscaled.insert(self.blobs[top()?]);
-                }
-                if matches!(kind, "PReLU" | "PRELU") {
-                    self.note(layer, "the slopes of a PReLU are not learned here but constant: it costs as much");
-                }
-            }
+            Meaning::Layer(made, inits) if made.is_loss() => self.loss(&layer, made, inits),
+            Meaning::Layer(made, inits) => self.computing(layer, made, inits),
+        }
+    }
+
+    /// The scale behind a batch norm, which is one layer with it here.
+    fn scale_of_norm(&mut self, layer: &Written<'_, 'a>, bias: bool) -> Result<(), InputError> {
+        let of = layer.first()?;
+        if !self.unscaled.remove(&of) {
+            return Err(layer.refuse("a batch norm has one scale here: leave the second out".to_owned()));
+        }
+        if !bias {
+            let text = "a scale behind a batch norm has no bias_term: it gets summands, which cost hardly any time";
+            self.note(layer.message, text);
+        }
+        self.taken(&layer.bottoms);
+        self.made(layer.top()?, of);
+        let multipliers = self.multipliers(layer.message)?;
+        self.sketch.multiply(of, multipliers);
+        Ok(())
+    }
+
+    /// A loss, which needs no output.
+    fn loss(&mut self, layer: &Written<'_, 'a>, made: Layer, inits: Inits) -> Result<(), InputError> {
+        let of = layer.first()?;
+        self.taken(&layer.bottoms);
+        let weight = layer.message.number("loss_weight", 1.0)?;
+        if weight <= 0.0 {
+            return Err(layer.refuse("loss_weight must be positive: leave the layer out".to_owned()));
+        }
+        self.losses += 1;
+        let top = layer.tops.first().copied().unwrap_or(layer.name);
+        self.add(top, layer.name, made, vec![of], inits, weight, layer.message)?;
+        self.open.retain(|blob| *blob != top);
+        Ok(())
+    }
+
+    /// A layer that computes its output from its inputs.
+    fn computing(&mut self, layer: Written<'_, 'a>, made: Layer, inits: Inits) -> Result<(), InputError> {
+        layer.first()?;
+        let top = layer.top();
+        let Written { message, kind, name, bottoms, inputs, .. } = layer;
+        self.taken(&bottoms);
+        let norm = made.rule().kind().statistics;
+        let multipliers = self.multipliers(message)?;
+        let top = top?;
+        self.add(top, name, made, inputs, inits, 1.0, message)?;
+        // The blobs of Caffe's batch norm are its statistics.
+        if norm {
+            self.unscaled.insert(self.blobs[top]);
+        } else {
+            self.sketch.multiply(self.blobs[top], multipliers);
+        }
+        if matches!(kind, "PReLU" | "PRELU") {
+            self.note(message, "the slopes of a PReLU are not learned here but constant: it costs as much");
         }
         Ok(())
     }

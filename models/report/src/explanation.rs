@@ -43,6 +43,21 @@ pub struct Explanation {
     pub does_not_react_to: Vec<String>,
     /// How far the figures behind it are known.
     pub error_bar: ErrorBar,
+    /// The simulator's exact shortcuts, which change its own running time alone.
+    pub shortcuts: Vec<ShortcutFigures>,
+}
+
+/// The use of one of the simulator's exact shortcuts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ShortcutFigures {
+    /// `folding`, `library`, `ring`, `rings`, `micro-batches` or `iterations`.
+    pub shortcut: String,
+    /// How often it was taken, e.g. for how many iterations of the simulated run.
+    pub taken: u64,
+    /// What is counted: `ranks`, `exchanges`, `times`, `micro-batches` or `iterations`.
+    pub unit: String,
+    /// Why it was not taken, the last time that it was not.
+    pub why_not: Option<String>,
 }
 
 /// Explains the time of a collective.

@@ -50,8 +50,7 @@ pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
 impl Tasks<'_> {
     /// Samples that this rank takes in a pass: those of its node, if it is the first one there.
     pub(super) fn samples_of(&self, pass: usize) -> u32 {
-        let takes = !self.sharding().by_node() || self.is_first(pass);
-        if takes { self.sharding().samples_of(pass) } else { 0 }
+        self.sharding().samples_on(self.rank, pass)
     }
 
     fn is_first(&self, pass: usize) -> bool {

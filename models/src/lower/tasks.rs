@@ -16,7 +16,7 @@ use crate::graph::{NodeWork, Scope, Tensor};
 use crate::program::chain_name;
 use crate::{
     After, Axis, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer, Pass,
-    Phase, Sharding, Stream, Task, TaskId,
+    PassRanks, Phase, Sharding, Stream, Task, TaskId,
 };
 
 /// The tasks of a role, as far as they are built.
@@ -69,8 +69,9 @@ impl<'a> Tasks<'a> {
         self.of.sharding.expect("relayouts are those of split layers")
     }
 
-    fn by_node(&self) -> bool {
-        self.of.sharding.is_some_and(|sharding| sharding.by_node())
+    /// Which ranks run passes through split layers, where there are any.
+    fn pass_ranks(&self) -> Option<PassRanks> {
+        self.of.sharding.map(|sharding| sharding.pass_ranks)
     }
 
     /// The whole list where a rank computes all layers: passes of micro-batches, or those through split layers one
@@ -104,7 +105,7 @@ impl<'a> Tasks<'a> {
         }
         self.take_last_returned(self.passes.end - 1);
         after.into_iter().for_each(|node| self.push(node, 0));
-        if self.by_node() {
+        if self.pass_ranks() == Some(PassRanks::FirstOfNode) {
             self.end_jobs("end backward jobs".to_owned(), None);
         }
     }
@@ -123,7 +124,7 @@ impl<'a> Tasks<'a> {
             await_backward(&mut self.list);
         }
         // In a node's table each exchange waits for the one before anyway, as a blocking library needs it.
-        let activations = self.of.sharding.is_some() && !self.by_node();
+        let activations = self.pass_ranks() == Some(PassRanks::All);
         let blocks = self.of.job.algorithms().any(Algorithm::blocks);
         let counts = |task: &Task| {
             let of_layers = |of: &Exchange| activations && matches!(of.buffer, Buffer::Declared(_));
@@ -140,13 +141,14 @@ impl<'a> Tasks<'a> {
         let Lowering { graph, job, model, .. } = self.of;
         let in_pass = graph.dag[node].scope == Scope::Pass;
         let mut before = Vec::new();
+        let first_of_node = self.pass_ranks() == Some(PassRanks::FirstOfNode);
         let (op, stream, name) = match &graph.dag[node].work {
-            NodeWork::Load if self.by_node() => return self.pushed(node, Self::load_for_node),
-            NodeWork::Relayout { layer, pass: of, .. } if self.by_node() => {
-                return self.pushed(node, |tasks| tasks.relayout_in_node(*layer, *of));
-            }
+            NodeWork::Load if first_of_node => return self.pushed(node, Self::load_for_node),
             NodeWork::Relayout { layer, pass: of, .. } => {
-                return self.pushed(node, |tasks| tasks.relayout(*layer, *of, pass));
+                return self.pushed(node, |tasks| match first_of_node {
+                    true => tasks.relayout_in_node(*layer, *of),
+                    false => tasks.relayout(*layer, *of, pass),
+                });
             }
             NodeWork::Load => {
                 let shared = self.of.sharding.filter(|sharding| sharding.in_all_passes());
@@ -172,7 +174,7 @@ impl<'a> Tasks<'a> {
             NodeWork::Collective { collective, axes, range } => {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);
                 let jobs = self.list.iter().rposition(|task| matches!(task.op, Op::Host { .. }));
-                before.extend(jobs.filter(|_| self.by_node()).map(|task| After { task, lag: 0 }));
+                before.extend(jobs.map(|task| After { task, lag: 0 }));
                 // What is delivered on a device does not hold up the sums of other buckets.
                 let delivers = matches!(collective, Collective::Broadcast { .. });
                 let stream = if delivers { Stream::Receive } else { Stream::Exchange };
@@ -226,12 +228,8 @@ impl<'a> Tasks<'a> {
 
     /// `, pass 2`, where there are several.
     pub(super) fn suffix(&self, in_pass: bool, pass: usize) -> String {
-        match self.of.sharding {
-            Some(sharding) if in_pass && sharding.passes.len() > 1 && !sharding.by_node() => {
-                format!(", pass {}", pass + 1)
-            }
-            _ => String::new(),
-        }
+        let sharding = self.of.sharding.filter(|_| in_pass);
+        sharding.map_or_else(String::new, |sharding| sharding.pass_suffix(pass))
     }
 
     /// The verb in its name, and the exchange.

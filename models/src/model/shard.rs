@@ -80,6 +80,15 @@ pub struct Piece {
     pub count: u32,
 }
 
+/// Which ranks run a pass through the layers after the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassRanks {
+    /// All ranks along the axis, each with its part of the layers; the passes follow one another.
+    All,
+    /// The first rank of a node alone: a pass has the samples of the node, and nodes run theirs side by side.
+    FirstOfNode,
+}
+
 /// How ranks' models were cut out of a whole one, and on which samples the part after the cut works.
 #[derive(Debug, Clone)]
 pub struct Sharding {
@@ -93,6 +102,8 @@ pub struct Sharding {
     pub layers: Vec<ShardLayer>,
     /// The samples of each pass through the split layers, by worker in ascending order, at most one piece each.
     pub passes: Vec<Vec<Piece>>,
+    /// Which ranks run each of them.
+    pub pass_ranks: PassRanks,
     /// Whether split layers are updated after each pass rather than after all of them (Krizhevsky 2014 §4.2).
     pub variable_batch: bool,
 }
@@ -113,9 +124,28 @@ impl Sharding {
         self.layers[id.index()].output.on(self.axis) == FEATURES
     }
 
-    /// Whether a pass belongs to a node, run by its first rank alone.
-    pub fn by_node(&self) -> bool {
-        self.layers.iter().any(|layer| layer.gather == Some(Gather::Node))
+    /// `, pass 2` after the name of a task in a pass, where a rank runs several.
+    pub(crate) fn pass_suffix(&self, pass: usize) -> String {
+        match self.pass_ranks {
+            PassRanks::All if self.passes.len() > 1 => format!(", pass {}", pass + 1),
+            PassRanks::All | PassRanks::FirstOfNode => String::new(),
+        }
+    }
+
+    /// Samples that `rank` takes in pass number `pass`; none of a pass that another rank runs.
+    pub(crate) fn samples_on(&self, rank: u32, pass: usize) -> u32 {
+        match self.pass_ranks {
+            PassRanks::FirstOfNode if self.passes[pass][0].worker != rank => 0,
+            PassRanks::All | PassRanks::FirstOfNode => self.samples_of(pass),
+        }
+    }
+
+    /// How many workers' losses `rank` computes: its own, or those of its node.
+    pub(crate) fn losses_of(&self, rank: u32) -> usize {
+        match self.pass_ranks {
+            PassRanks::All => 1,
+            PassRanks::FirstOfNode => self.passes.iter().find(|pass| pass[0].worker == rank).map_or(0, Vec::len),
+        }
     }
 
     /// The layout of a layer's weights along the axis: by rows, by columns, or whole on every rank.

@@ -1,6 +1,6 @@
 //! Determines which samples a rank takes through layers at once, and whose losses it computes.
 
-use crate::{Axis, Piece, Program};
+use crate::{Axis, PassRanks, Piece, Program};
 
 impl Program {
     /// The samples that `rank` takes in a pass through shared layers, by their source; without a pass, the micro-batch
@@ -17,16 +17,13 @@ impl Program {
     /// Whether the first rank of each node computes the losses of all its workers, so that each worker's are found
     /// among the losses of single samples.
     pub fn takes_losses_by_node(&self) -> bool {
-        self.sharding.as_ref().is_some_and(|sharding| sharding.by_node())
+        self.sharding.as_ref().is_some_and(|sharding| sharding.pass_ranks == PassRanks::FirstOfNode)
     }
 
     /// How many workers' losses `rank` computes: its own, or those of its node where the node's first rank
     /// computes all.
     pub fn losses_of(&self, rank: u32) -> usize {
-        match self.sharding.as_ref().filter(|sharding| sharding.by_node()) {
-            Some(sharding) => sharding.passes.iter().find(|pass| pass[0].worker == rank).map_or(0, Vec::len),
-            None => 1,
-        }
+        self.sharding.as_ref().map_or(1, |sharding| sharding.losses_of(rank))
     }
 
     /// How many ranks compute the loss of the samples of one pass through shared layers, each for all of them.

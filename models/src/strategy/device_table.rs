@@ -11,7 +11,7 @@ use lockstep_topology::InputError;
 
 use super::{Plan, Shard, split, ssgd};
 use crate::model::node_first;
-use crate::{Axis, Graph, Job, Mesh, Piece, Sampling, Sharding};
+use crate::{Axis, Graph, Job, Mesh, PassRanks, Piece, Sampling, Sharding};
 
 /// As `ssgd`, but a node's samples, scores and losses go through its first rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,7 +53,8 @@ fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     let whole = Arc::clone(&job.model);
     let mesh = Mesh::of_nodes(&passes.iter().map(|node| node.len() as u32).collect::<Vec<_>>())?;
     let (axis, ranks) = (Axis::Device, mesh.size(Axis::Device));
-    let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch: false };
+    let pass_ranks = PassRanks::FirstOfNode;
+    let sharding = Sharding { whole, axis, ranks, layers, passes, pass_ranks, variable_batch: false };
     let graph = split::graph(job, &model, (&sharding, None), mesh)?;
     Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
 }

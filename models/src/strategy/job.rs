@@ -7,7 +7,7 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 
 use super::{Bucket, Strategy};
 use crate::{
-    Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Buffer, Declared, Gradients, LayerId, Mesh, Model,
+    Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Buffer, Declared, Gradients, LayerId, Mesh, Model, PassRanks,
     PipelineSchedule, Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt,
 };
 
@@ -286,7 +286,7 @@ impl Job {
 
     /// Checks that ranks which hold samples in parts can draw each from its own.
     pub(crate) fn check_partition(&self, program: &Program) -> Result<(), InputError> {
-        let shares = program.sharding.as_ref().is_some_and(|sharding| !sharding.by_node());
+        let shares = program.sharding.as_ref().is_some_and(|sharding| sharding.pass_ranks == PassRanks::All);
         if program.partition.is_some() && (shares || self.strategy.trains_apart()) {
             let message = format!(
                 "serves ssgd, zero-1 to zero-3 and first-device-table, and not {}: use one-shuffle or per-node",

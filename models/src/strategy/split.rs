@@ -14,7 +14,7 @@ use super::zero::{self, Sharing};
 use super::{Shard, ssgd};
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::model::{NODE_FIRST, shard};
-use crate::{Axis, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
+use crate::{Axis, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, PassRanks, Piece, Sharding};
 
 /// Which layers are split, along which axis, and which samples run through them.
 pub(super) struct SplitLayers {
@@ -74,7 +74,8 @@ impl SplitLayers {
         let several = passes.iter().any(|pass| pass.len() > 1);
         let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(refused)?;
         let whole = Arc::clone(&job.model);
-        let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
+        let pass_ranks = PassRanks::All;
+        let sharding = Sharding { whole, axis, ranks, layers, passes, pass_ranks, variable_batch };
         let sharing = if shares_state { Sharing::of(&mesh) } else { None };
         let graph = graph(job, &model, (&sharding, sharing), mesh)?;
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
@@ -198,7 +199,10 @@ impl Builder<'_> {
 
     fn forward_passes(&mut self) {
         let load = self.graph.node(NodeWork::Load, Scope::MicroBatch);
-        let input = if self.sharding.by_node() { self.hand_out(load) } else { load };
+        let input = match self.sharding.pass_ranks {
+            PassRanks::All => load,
+            PassRanks::FirstOfNode => self.hand_out(load),
+        };
         self.forward.push(input);
         for id in (1..self.model.layers().len() as u32).map(LayerId) {
             let work = match self.sharding.layers[id.index()].gather {

@@ -6,7 +6,6 @@
 
 mod draw;
 mod errors;
-mod predict;
 mod read;
 mod shipped;
 #[cfg(test)]

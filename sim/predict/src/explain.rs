@@ -1,6 +1,5 @@
-//! `explain`: computes the `explanation` of one predicted row.
+//! `explain`: computes the `explanation` of one predicted row, and that of the time of one collective.
 
-mod collective;
 mod error_bar;
 mod names;
 mod text;
@@ -9,19 +8,19 @@ use std::collections::BTreeMap;
 
 use lockstep_models::{CriticalPath, Periodic, Program, overlap};
 use lockstep_sim::answer::{
-    Bound, Computation, Hiding, Sensitivity, Subject, computation, fullest_device, hiding, parameters,
+    Bound, Computation, Hiding, Sensitivity, Subject, collective_sensitivities, computation, fullest_device, hiding,
+    parameters,
 };
-use lockstep_sim::{Costs, Platform, nccl_choices};
+use lockstep_sim::{CollectiveRun, CollectiveTime, Costs, Platform, ShortcutUse, SimError, nccl_choices};
 use lockstep_topology::{Cluster, InputError, Placement};
 
 use crate::predicted::{Predicted, failure, optimizer_elements};
 use crate::setup::Setup;
 use crate::site::Site;
-pub use collective::explain_collective;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::explanation::{
-    ClassFigures, ComputationFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures,
-    MemoryFigures, PeriodicFigures, ResourceFigures, SensitivityFigures, TaskFigures,
+    ClassFigures, CollectiveExplanation, ComputationFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures,
+    LinkFigures, MemoryFigures, PeriodicFigures, ResourceFigures, SensitivityFigures, ShortcutFigures, TaskFigures,
 };
 use lockstep_report::failure::Failure;
 pub use text::{collective_text, text};
@@ -103,7 +102,14 @@ pub fn explain(
         sensitivity_basis: basis.name().to_owned(),
         sensitivities: reacts,
         does_not_react_to: still,
+        shortcuts: prediction.shortcuts.iter().map(shortcut).collect(),
     })
+}
+
+fn shortcut(used: &ShortcutUse) -> ShortcutFigures {
+    let ShortcutUse { shortcut, taken, why_not } = used;
+    let why_not = why_not.as_ref().map(ToString::to_string);
+    ShortcutFigures { shortcut: shortcut.name().to_owned(), taken: *taken, unit: shortcut.unit().to_owned(), why_not }
 }
 
 /// The result of a thread.
@@ -112,7 +118,7 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// What the time depends on, the strongest first, and what it does not.
-pub(super) fn by_strength(
+fn by_strength(
     sensitivities: &[Sensitivity],
     site: &Site,
     placement: &Placement,
@@ -129,12 +135,12 @@ pub(super) fn by_strength(
 }
 
 /// Sensitivities to rates minus those to times.
-pub(super) fn euler_sum(sensitivities: &[Sensitivity]) -> f64 {
+fn euler_sum(sensitivities: &[Sensitivity]) -> f64 {
     sensitivities.iter().map(|s| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity }).sum()
 }
 
 /// Resources in use by class.
-pub(super) fn classes(bound: &Bound) -> Vec<ClassFigures> {
+fn classes(bound: &Bound) -> Vec<ClassFigures> {
     let classes = bound.classes.iter().map(|class| ClassFigures {
         class: class.class.clone(),
         busiest: class.busiest.clone(),
@@ -311,4 +317,27 @@ pub fn largest_batch(
         points = [points[1], point];
     }
     Ok(low)
+}
+
+/// Explains a time; `progress` gets the share of the work that is done, from 0 to 1.
+///
+/// # Errors
+/// Errors of a simulation with other figures.
+pub fn explain_collective(
+    run: &CollectiveRun,
+    platform: &Platform<'_>,
+    site: &Site,
+    time: &CollectiveTime,
+    bound: &Bound,
+    progress: &mut dyn FnMut(f64),
+) -> Result<CollectiveExplanation, SimError> {
+    let mut counted = |done: usize, all: usize| progress(done as f64 / all as f64);
+    let sensitivities = collective_sensitivities(run, platform, time, &mut counted)?;
+    let (reacts, still) = by_strength(&sensitivities, site, platform.placement);
+    Ok(CollectiveExplanation {
+        in_use: classes(bound),
+        reacts_to: reacts,
+        does_not_react_to: still,
+        sensitivity_sum: euler_sum(&sensitivities),
+    })
 }

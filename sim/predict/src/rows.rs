@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockstep_models::profile::Profile;
+use lockstep_sim::Costs;
 use lockstep_topology::{Bytes, Cluster, ErrorPlace};
 
 use crate::anchor::{Scaled, fit};
@@ -114,69 +115,26 @@ pub fn find(
         known.sets += blocks.len() as u64;
         known.sets - blocks.len() as u64
     };
-    known.note(&site.basis);
-    site.profile.iter().filter_map(Profile::disturbed_note).for_each(|note| known.note(&note));
-    site.cluster.notes().for_each(|note| known.note(&note));
-    let model = configurations.first().map(|first| first.job.model.clone());
-    model.iter().flat_map(|model| model.notes()).for_each(|note| known.note(note));
-    experiment.input.iter().for_each(|input| known.note(&input.account()));
-    default_note(experiment, &configurations).iter().for_each(|note| known.note(note));
-    experiment.account_of_names().iter().for_each(|note| known.note(note));
-    if site.profile.is_none() && experiment.anchor.is_none() {
-        configurations
-            .first()
-            .and_then(|first| shipped::note(&site.cluster, first))
-            .iter()
-            .for_each(|note| known.note(note));
-    }
-    let factor = match &experiment.anchor {
-        None => 1.0,
-        Some(anchor) => {
-            let factor = fit(anchor, experiment, site, setup)?;
-            known.note(&format!("computation is scaled by {factor:.4} to the anchor"));
-            factor
-        }
-    };
+    note_sources(experiment, &configurations, site, known);
+    let factor = scale(experiment, site, setup, known)?;
     let most = configurations.iter().map(|configuration| configuration.job.workers).max().unwrap_or(1);
     setup.conditions.noise.notes(most).iter().for_each(|note| known.note(note));
-    let costs = Scaled::new(site.costs.as_ref(), factor);
-    let all = (blocks.len() * configurations.len()) as f64;
-    let each_block = configurations.len();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let price = experiment.price_of(0, 1)?;
     price.iter().for_each(|price| known.note(&format!("cost: at {price} for an hour of each device that has ranks")));
+    let costs = Scaled::new(site.costs.as_ref(), factor);
+    let all = (blocks.len() * configurations.len()) as f64;
+    let search = Search { experiment, costs: &costs, price, known, estimate, all };
+    let each_block = configurations.len();
     let mut undisturbed: Vec<(f64, u64)> = Vec::with_capacity(each_block);
     let untuned = experiment.tunes.then(|| configurations.clone());
-    for (number, Block { scenario, site, setup }) in blocks.iter().enumerate() {
+    for (number, block) in blocks.iter().enumerate() {
         for (index, configuration) in configurations.iter_mut().enumerate() {
             if let Some(untuned) = &untuned {
                 configuration.clone_from(&untuned[index]);
             }
-            configuration.scenario.clone_from(scenario);
+            configuration.scenario.clone_from(&block.scenario);
             let label = configuration.label();
-            let before = number * each_block + index;
-            let share = |of_this: f64| (before as f64 + of_this) / all;
-            estimate.show(share(0.0), &label);
-            if untuned.is_some() {
-                let (tuned, how) = tune(configuration, experiment, &site.cluster, &costs, setup)?;
-                *configuration = tuned;
-                known.note(&how);
-            }
-            let predicted = predict(configuration, experiment, &site.cluster, &costs, setup)?;
-            let of_trials = match setup.trials {
-                0 => None,
-                trials => {
-                    let platform = predicted.platform(&site.cluster, &costs, setup);
-                    let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                    let what = || format!("{label}: {trials} simulations with noise");
-                    let found = timed(what, || spread(cores, &platform, setup, trials, &predicted, &mut progress));
-                    Some(found.map_err(|error| failure(error, experiment))?)
-                }
-            };
-            let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
-            let cost = TrainingCost::of(experiment, configuration, price, &predicted.placement, row.images_per_s);
-            row.cost_per_million_samples = cost.map(|cost| cost.per_million_samples);
-            row.cost_per_epoch = cost.and_then(|cost| cost.per_epoch);
+            let (mut row, predicted) = search.row(configuration, block, (number * each_block + index, &label))?;
             let time_s = row.step_time_mean_s.unwrap_or(row.step_time_s);
             let samples = configuration.job.global_batch();
             if number == 0 {
@@ -185,19 +143,7 @@ pub fn find(
             let (before_s, samples_before) = undisturbed[index];
             // With other numbers of learners a step has other numbers of samples.
             let per_sample = samples_before as f64 / samples as f64;
-            row.scenario_factor = scenario.as_ref().map(|_| time_s / before_s * per_sample);
-            if predicted.memory.fits() == Some(false) {
-                known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
-            }
-            if setup.explain {
-                let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                let answer = timed(
-                    || format!("{label}: explanation"),
-                    || explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress),
-                )?;
-                row.error_bar_pct = answer.error_bar.relative_pct;
-                row.explanation = Some(answer);
-            }
+            row.scenario_factor = block.scenario.as_ref().map(|_| time_s / before_s * per_sample);
             let mut found = known.lock();
             let row_number = found.rows.len();
             for note in &predicted.prediction.notes {
@@ -216,6 +162,94 @@ pub fn find(
         known.note(&format!("published figures: {}", published.source));
     }
     Ok(())
+}
+
+/// Notes where the figures behind all rows come from.
+fn note_sources(experiment: &Experiment, configurations: &[Configuration], site: &Site, known: &Known) {
+    let first = configurations.first();
+    known.note(&site.basis);
+    site.profile.iter().filter_map(Profile::disturbed_note).for_each(|note| known.note(&note));
+    site.cluster.notes().for_each(|note| known.note(&note));
+    first.iter().flat_map(|first| first.job.model.notes()).for_each(|note| known.note(note));
+    experiment.input.iter().for_each(|input| known.note(&input.account()));
+    default_note(experiment, configurations).iter().for_each(|note| known.note(note));
+    experiment.account_of_names().iter().for_each(|note| known.note(note));
+    if site.profile.is_none() && experiment.anchor.is_none() {
+        first.and_then(|first| shipped::note(&site.cluster, first)).iter().for_each(|note| known.note(note));
+    }
+}
+
+/// The factor on computation with which the anchor's prediction is what was measured; 1 without an anchor.
+///
+/// # Errors
+/// An anchor that cannot be reached.
+fn scale(experiment: &Experiment, site: &Site, setup: &Setup, known: &Known) -> Result<f64, Failure> {
+    let Some(anchor) = &experiment.anchor else { return Ok(1.0) };
+    let factor = fit(anchor, experiment, site, setup)?;
+    known.note(&format!("computation is scaled by {factor:.4} to the anchor"));
+    Ok(factor)
+}
+
+/// The predictions of all rows of an experiment.
+struct Search<'a> {
+    experiment: &'a Experiment,
+    costs: &'a dyn Costs,
+    /// Of a device for an hour.
+    price: Option<f64>,
+    known: &'a Known,
+    estimate: &'a Estimate,
+    /// Rows in all.
+    all: f64,
+}
+
+impl Search<'_> {
+    /// The row of a configuration, tuned if it is to be, in a scenario, and its prediction; `before` rows precede it.
+    ///
+    /// # Errors
+    /// As [`predict`].
+    fn row(
+        &self,
+        configuration: &mut Configuration,
+        Block { site, setup, .. }: &Block,
+        (before, label): (usize, &str),
+    ) -> Result<(PredictedRow, Predicted), Failure> {
+        let Search { experiment, costs, .. } = *self;
+        let share = |of_this: f64| (before as f64 + of_this) / self.all;
+        let mut progress = |of_this: f64| self.estimate.show(share(of_this), label);
+        progress(0.0);
+        if experiment.tunes {
+            let (tuned, how) = tune(configuration, experiment, &site.cluster, costs, setup)?;
+            *configuration = tuned;
+            self.known.note(&how);
+        }
+        let predicted = predict(configuration, experiment, &site.cluster, costs, setup)?;
+        let of_trials = match setup.trials {
+            0 => None,
+            trials => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                let platform = predicted.platform(&site.cluster, costs, setup);
+                let what = || format!("{label}: {trials} simulations with noise");
+                let found = timed(what, || spread(cores, &platform, setup, trials, &predicted, &mut progress));
+                Some(found.map_err(|error| failure(error, experiment))?)
+            }
+        };
+        let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
+        let cost = TrainingCost::of(experiment, configuration, self.price, &predicted.placement, row.images_per_s);
+        row.cost_per_million_samples = cost.map(|cost| cost.per_million_samples);
+        row.cost_per_epoch = cost.and_then(|cost| cost.per_epoch);
+        if predicted.memory.fits() == Some(false) {
+            self.known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
+        }
+        if setup.explain {
+            let answer = timed(
+                || format!("{label}: explanation"),
+                || explain(configuration, experiment, site, costs, setup, &predicted, &mut progress),
+            )?;
+            row.error_bar_pct = answer.error_bar.relative_pct;
+            row.explanation = Some(answer);
+        }
+        Ok((row, predicted))
+    }
 }
 
 fn row(

@@ -4,13 +4,14 @@
 //! neither computation nor the busiest link is waiting: for late members, else for latencies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use lockstep_models::{Op, Program, Span, Timeline, overlap};
-use lockstep_topology::cluster::DeviceKind;
-use lockstep_topology::{Cluster, Time};
+use lockstep_models::{Op, Program, Span, Task, Timeline, overlap};
+use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, Figure};
+use lockstep_topology::{Cluster, Rank, Time};
 
-use super::kernel_limits::KernelLimits;
 use crate::collective::CollectiveTime;
+use crate::jobs::cost;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
 use crate::simulate::{Prediction, SimOptions};
@@ -197,4 +198,45 @@ fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
         None => span.end,
     };
     overlap::exchanges_until(program, timeline, until_all_are_there).iter().map(|exchange| exchange.exposed_s).sum()
+}
+
+/// The relative change of a figure, small beside the differences of layers.
+const CHANGE: f64 = 1e-3;
+
+/// What share of the time of a GPU's kernels follows its arithmetic, and what share its memory's bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct KernelLimits {
+    arithmetic: f64,
+    memory: f64,
+}
+
+impl KernelLimits {
+    /// Of the first rank on `device`; `None` for other devices, and where its kernels take no time.
+    fn of(program: &Program, platform: &Platform<'_>, device: DeviceId) -> Option<KernelLimits> {
+        let device = &platform.cluster.devices()[device.0 as usize];
+        let DeviceKind::Gpu(gpu) = &device.kind else { return None };
+        let rank = (0..program.ranks()).find(|rank| platform.placement.device(Rank(*rank)) == device.id)?;
+        let faster = |of: Figure| {
+            let spec = gpu.scaled(&|figure| if figure == of { 1.0 + CHANGE } else { 1.0 });
+            let mut faster = device.clone();
+            faster.kind = DeviceKind::Gpu(Arc::new(spec));
+            faster
+        };
+        let now = seconds(program, platform, device, rank);
+        let share = |of| (1.0 - seconds(program, platform, &faster(of), rank) / now) / CHANGE;
+        (now > 0.0).then(|| KernelLimits { arithmetic: share(Figure::GpuPeak), memory: share(Figure::GpuMemory) })
+    }
+}
+
+/// The time of all kernels of a step of `rank` on `device`, one after the other.
+fn seconds(program: &Program, platform: &Platform<'_>, device: &Device, rank: u32) -> f64 {
+    let role = &program.roles[program.role_of(rank)];
+    let each = |(id, task): (usize, &Task)| match task.op {
+        Op::Compute { .. } | Op::Elementwise(_) | Op::Copy(_) => {
+            let cost = cost(&task.op, program, platform, device, rank);
+            cost.map_or(0.0, |cost| cost.seconds) * f64::from(role.runs_of(id))
+        }
+        _ => 0.0,
+    };
+    role.tasks.iter().enumerate().map(each).sum()
 }

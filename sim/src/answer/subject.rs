@@ -18,9 +18,9 @@ use crate::conditions::Conditions;
 use crate::derivative::differentiate;
 use crate::error::SimError;
 use crate::fluid::System;
-use crate::fold::renumber::{self, Numbers};
+use crate::fold::SimulatedRanks;
 use crate::platform::Platform;
-use crate::simulate::{Prediction, SimOptions, simulate_by};
+use crate::simulate::{Prediction, SimOptions, simulate_ranks};
 use crate::trace::LANES;
 
 /// Runs of tasks and messages of an iteration beyond which it is not simulated one by one, unlike in normal runs, which
@@ -69,14 +69,14 @@ pub struct Subject<'a> {
     program: &'a Program,
     platform: Platform<'a>,
     options: SimOptions,
-    numbers: Arc<Numbers>,
+    ranks: Arc<SimulatedRanks>,
 }
 
 impl<'a> Subject<'a> {
     /// `program` on `platform`, simulated as `options` say.
     pub fn new(program: &'a Program, platform: Platform<'a>, options: &SimOptions) -> Subject<'a> {
-        let numbers = renumber::best(program, &platform, options.fold);
-        Subject { program, platform, options: *options, numbers: Arc::new(numbers) }
+        let ranks = SimulatedRanks::of(program, &platform, options.fold);
+        Subject { program, platform, options: *options, ranks: Arc::new(ranks) }
     }
 
     /// The program.
@@ -108,7 +108,8 @@ impl<'a> Subject<'a> {
 
     /// The prediction on another platform with the same placement.
     pub(super) fn on(&self, platform: &Platform<'_>) -> Result<Prediction, SimError> {
-        simulate_by(System::new(), &self.numbers, self.program, platform, self.options.driver(), &self.options)
+        let (driver, fluid) = (self.options.driver(), System::new());
+        Ok(simulate_ranks(fluid, &self.ranks, self.program, platform, driver, &self.options)?.0)
     }
 
     /// The sensitivities of the prediction to `parameters`, the strongest first, how they were computed, and options of
@@ -212,7 +213,7 @@ impl<'a> Subject<'a> {
     ) -> Result<Option<Vec<Sensitivity>>, SimError> {
         let changed = Changed::new(&self.platform, parameters);
         let platforms = changed.platforms(&self.platform);
-        let (timeline, by) = differentiate(&self.numbers, self.program, &self.platform, options, &platforms)?;
+        let (timeline, by) = differentiate(&self.ranks, self.program, &self.platform, options, &platforms)?;
         let expected = prediction.timeline.step_time_s();
         let mut steps = timeline.steps().into_iter();
         let step = steps.find(|step| (step.seconds() - expected).abs() <= EQUAL * expected);

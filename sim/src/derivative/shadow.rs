@@ -9,11 +9,11 @@ use lockstep_topology::{InputError, Time};
 use crate::engine::Jobs;
 use crate::engine::path::{Key, Path, path_between};
 use crate::fluid::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use, normalise};
+use crate::jobs::JobLists;
 use crate::machine::Resources;
 use crate::network::{Carrier, Connections};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
-use crate::simulate::{JobLists, jobs};
 use crate::trace::{Dual, LANES, Seconds, Trace};
 
 /// The change of a shadow's figure: rates are divided by 1 + `CHANGE`, times multiplied by it. Durations are sums of
@@ -118,7 +118,7 @@ impl<'a> Shadow<'a> {
     }
 
     pub(super) fn price(&mut self, program: &Program, threads: u32) -> Result<(), InputError> {
-        let JobLists { lists, like, .. } = jobs(program, threads, &mut self.resources, (None, true))?;
+        let JobLists { lists, like, .. } = JobLists::of(program, threads, &mut self.resources, (None, true))?;
         (self.lists, self.like) = (lists, like);
         Ok(())
     }

@@ -8,6 +8,7 @@ use lockstep_topology::{Action, InputError};
 
 use super::Engine;
 use super::flight::Flight;
+use super::shortcuts::Way;
 use crate::fluid::Fluid;
 use crate::plan::Cursor;
 
@@ -29,12 +30,10 @@ impl<F: Fluid> Engine<'_, F> {
         flight.repetition = cursor.repetition;
         flight.start = self.now;
         self.ranks[rank as usize].flights.push(id);
-        if self.is_whole(group_exchange)? {
-            self.join_whole(group_exchange, id)
-        } else if self.is_pipeline(group_exchange)? {
-            self.join_pipeline(group_exchange, member, id)
-        } else {
-            self.fill(id)
+        match self.way_of(group_exchange)? {
+            Way::Library => self.join_whole(group_exchange, id),
+            Way::Ring => self.join_pipeline(group_exchange, member, id),
+            Way::Events => self.fill(id),
         }
     }
 

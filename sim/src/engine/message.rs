@@ -112,15 +112,7 @@ impl<F: Fluid> Engine<'_, F> {
             noise: self.platform.conditions.noise.message(self.platform.conditions.trial, from_rank, to_rank, earlier),
         };
         let message = self.messages.put(message);
-        let in_memory = Took::Path { path, sends: 0, latencies: u8::from(from_rank != to_rank) };
-        match state {
-            State::There { .. } => self.keep(Slot::Seen(message), Slot::Now, in_memory),
-            State::Held { announced } if announced > self.now => {
-                let port = self.paths.at(path).terms.port;
-                self.keep(Slot::Announced(message), Slot::Port(port), Took::LATENCY.on(path));
-            }
-            _ => self.keep(Slot::Announced(message), Slot::Now, Took::Nothing),
-        }
+        self.keep_posted(message, (path, from_rank != to_rank), state);
         self.steady.posted += 1;
         if counted && let Some(run) = self.flights.at_mut(id).lane(lane) {
             run.outstanding += 1;
@@ -129,6 +121,26 @@ impl<F: Fluid> Engine<'_, F> {
             self.leave(message)?;
         }
         let member = plan.member(self.resources.orbits().seen_from(to_rank, from_rank));
+        self.put_into_lane(message, (to_flight, lane), member)
+    }
+
+    /// Keeps when a message that is posted now can be seen, or is announced, for derivatives.
+    #[inline]
+    fn keep_posted(&mut self, message: u32, (path, between_ranks): (u32, bool), state: State) {
+        let in_memory = Took::Path { path, sends: 0, latencies: u8::from(between_ranks) };
+        match state {
+            State::There { .. } => self.keep(Slot::Seen(message), Slot::Now, in_memory),
+            State::Held { announced } if announced > self.now => {
+                let port = self.paths.at(path).terms.port;
+                self.keep(Slot::Announced(message), Slot::Port(port), Took::LATENCY.on(path));
+            }
+            _ => self.keep(Slot::Announced(message), Slot::Now, Took::Nothing),
+        }
+    }
+
+    /// Gives a message from `member` to a lane that waits for it, else to the inbox of the lane's flight.
+    #[inline]
+    fn put_into_lane(&mut self, message: u32, (to_flight, lane): (u32, u32), member: u32) -> Result<(), InputError> {
         let receiver = self.flights.at_mut(to_flight);
         let waits = |run: &&mut super::flight::LaneRun| {
             run.matched.is_none() && run.waiting.is_some_and(|step| step.peer == member)
@@ -283,7 +295,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.flow(message)
     }
 
-    fn flow(&mut self, message: u32) -> Result<(), InputError> {
+    pub(super) fn flow(&mut self, message: u32) -> Result<(), InputError> {
         let Message { path: number, bytes, from_rank, to_rank, noise: (_, factor), .. } = *self.messages.at(message);
         let path = self.paths.at(number);
         let (mut carrier, mut bytes) = (path.carrier, bytes);
@@ -342,19 +354,6 @@ impl<F: Fluid> Engine<'_, F> {
             self.release((from_rank, to_rank), connection)?;
         }
         if counted { self.notify_sender(from_rank, from_flight, lane) } else { Ok(()) }
-    }
-
-    /// The last of the messages from `rank` computed without events has arrived: the queue behind it advances.
-    pub(super) fn cleared(&mut self, rank: u32) -> Result<(), InputError> {
-        let peers = &self.ranks[rank as usize].peers;
-        let worked_out = |line: &u32| self.lines.at(*line).queue.front() == Some(&WORKED_OUT);
-        let Some(line) = peers.iter().map(|peer| peer.line).find(worked_out) else { return Ok(()) };
-        let queue = &mut self.lines.at_mut(line).queue;
-        queue.pop_front();
-        match queue.front().copied() {
-            Some(next) => self.flow(next),
-            None => Ok(()),
-        }
     }
 
     /// Offers a message that has arrived to the unit of the rank that waits for it.

@@ -12,6 +12,7 @@ use lockstep_topology::Time;
 
 use super::Engine;
 use super::record::Mark;
+use super::shortcuts::{Condition, WhyNot};
 use super::unit::Busy;
 use crate::conditions::Conditions;
 use crate::fluid::Fluid;
@@ -56,6 +57,14 @@ struct Moment {
     mark: Mark,
 }
 
+/// Iterations that were recorded as repetitions of earlier ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Skipped {
+    pub(super) iterations: u32,
+    /// Whether the run ends with them.
+    pub(super) ends: bool,
+}
+
 /// The record of the iterations so far.
 #[derive(Debug, Default)]
 pub(super) struct Periods {
@@ -87,22 +96,20 @@ impl Periods {
 
 impl<F: Fluid> Engine<'_, F> {
     /// Checks whether the present, in which the last rank has begun an iteration, equals an earlier such moment. If so,
-    /// records all following iterations except those at the end; returns whether that is the end of the run. The
-    /// present instant must be over.
-    pub(super) fn look_back(&mut self) -> bool {
+    /// records all following iterations except those at the end. The present instant must be over.
+    pub(super) fn look_back(&mut self) -> Condition<Skipped> {
         let begun = || self.ranks.iter().map(|rank| rank.begun);
         let (least, most) = (begun().min().unwrap_or(0), begun().max().unwrap_or(0));
         let left = self.driver.steps().saturating_sub(most);
-        // Disturbances may depend on the time, or on the iteration.
-        let claims = self.plan.roles.iter().any(|role| role.claims());
-        let reads = self.plan.roles.iter().any(|role| !role.input[0].is_empty());
-        let timeless = !self.long_way && !claims && !reads && *self.platform.conditions == Conditions::default();
-        let Some(iteration) = least.checked_sub(1).filter(|_| timeless && (left > 0 || self.is_apart(least))) else {
-            self.periods.over = true;
-            return false;
+        let iteration = match self.comparable(least, left) {
+            Ok(iteration) => iteration,
+            Err(why) => {
+                self.periods.over = true;
+                return Err(why);
+            }
         };
         (self.periods.next, self.periods.behind) = (least, begun().filter(|begun| *begun == least).count());
-        let Some(state) = self.state(iteration) else { return false };
+        let state = self.state(iteration).ok_or(WhyNot::Busy)?;
         let (taken, mark) = (self.resources.done.sums().to_vec(), self.record.mark());
         let now = Moment { iteration, at: self.now, state, taken, mark };
         let mut moments = std::mem::take(&mut self.periods.moments);
@@ -110,10 +117,11 @@ impl<F: Fluid> Engine<'_, F> {
             Some(earlier) => {
                 self.periods.over = true;
                 let log = self.resources.done.end_log();
-                if self.end_like(earlier, &now, log).is_some() {
-                    return true;
+                if let Some(iterations) = self.end_like(earlier, &now, log) {
+                    return Ok(Skipped { iterations, ends: true });
                 }
-                self.skip(earlier, &now, left);
+                let iterations = self.skip(earlier, &now, left).filter(|iterations| *iterations > 0);
+                Ok(Skipped { iterations: iterations.ok_or(WhyNot::NoneLeft)?, ends: false })
             }
             None => {
                 self.periods.over = (moments.len() + 1) * (now.taken.len() + self.ranks.len()) > NUMBERS;
@@ -125,9 +133,29 @@ impl<F: Fluid> Engine<'_, F> {
                 }
                 moments.push(now);
                 self.periods.moments = moments;
+                Err(WhyNot::StatesDiffer)
             }
         }
-        false
+    }
+
+    /// The last iteration that all ranks have begun, of `begun`, if a moment with `left` more to begin may be compared
+    /// with others.
+    fn comparable(&self, begun: u32, left: u32) -> Condition<u32> {
+        if self.long_way {
+            return Err(WhyNot::LongWay);
+        }
+        if self.plan.roles.iter().any(|role| role.claims()) {
+            return Err(WhyNot::FirstCome);
+        }
+        if self.plan.roles.iter().any(|role| !role.input[0].is_empty()) {
+            return Err(WhyNot::Input);
+        }
+        // Disturbances may depend on the time, or on the iteration.
+        if *self.platform.conditions != Conditions::default() {
+            return Err(self.platform.conditions.apart().map_or(WhyNot::Input, WhyNot::Disturbed));
+        }
+        let iteration = begun.checked_sub(1).ok_or(WhyNot::StatesDiffer)?;
+        if left > 0 || self.is_apart(begun) { Ok(iteration) } else { Err(WhyNot::NoneLeft) }
     }
 
     /// Whether no rank has begun more than `begun` iterations, and each began the last of them with nothing left to do
@@ -137,9 +165,9 @@ impl<F: Fluid> Engine<'_, F> {
         self.ranks.iter().all(|rank| rank.begun == begun && rank.sole && rank.begun_free)
     }
 
-    /// Records the rest of the run as repetitions of the time from the last moment to the present, in the same state;
-    /// `None`, without changes, where the last iteration may differ.
-    fn end_like(&mut self, from: &Moment, to: &Moment, log: Option<Vec<Taken>>) -> Option<()> {
+    /// Records the rest of the run as repetitions of the time from the last moment to the present, in the same state,
+    /// and returns how many; `None`, without changes, where the last iteration may differ.
+    fn end_like(&mut self, from: &Moment, to: &Moment, log: Option<Vec<Taken>>) -> Option<u32> {
         let (span, steps) = (to.at - from.at, self.driver.steps());
         let times = steps.checked_sub(to.iteration).filter(|times| *times > 0)?;
         if to.iteration != from.iteration + 1 || !self.is_apart(to.iteration + 1) {
@@ -156,7 +184,7 @@ impl<F: Fluid> Engine<'_, F> {
         for rank in &mut self.ranks {
             (rank.begun, rank.stopped) = (to.iteration, true);
         }
-        Some(())
+        Some(times)
     }
 
     /// Counts the messages of `iterations` iterations `times` times more.
@@ -169,9 +197,9 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Repeats the record between two moments in the same state as often as fits in `left` iterations; `None` where
-    /// that exceeds the range of time, or where spans became totals meanwhile.
-    fn skip(&mut self, from: &Moment, to: &Moment, left: u32) -> Option<()> {
+    /// Repeats the record between two moments in the same state as often as fits in `left` iterations, and returns how
+    /// many those are; `None` where that exceeds the range of time, or where spans became totals meanwhile.
+    fn skip(&mut self, from: &Moment, to: &Moment, left: u32) -> Option<u32> {
         let (span, period) = (to.at - from.at, to.iteration - from.iteration);
         let times = left / period;
         let by = span.0.checked_mul(u64::from(times))?;
@@ -180,7 +208,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.record.repeat(&from.mark, times, (period, span), u32::MAX)?;
         self.count_again(to.iteration, times * period);
         self.resources.done.take_again(&from.taken, times);
-        Some(())
+        Some(times * period)
     }
 
     /// The present state, if it is small; all ranks have begun `iteration`.

@@ -10,10 +10,11 @@ use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{InputError, PipelinePhase, Time};
 
-use super::line::has_twice;
+use super::line::{Shared, has_twice};
 use super::message::WORKED_OUT;
 use super::path::PLAIN;
 use super::recurrence::{Edge, How, State, advance};
+use super::shortcuts::{Condition, WhyNot};
 use super::{Engine, Event, overflow};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
@@ -22,6 +23,17 @@ use crate::plan::{Apart, GroupExchange};
 
 /// Longer rings are left to the event loop, which reports errors about them: 53 days, a quarter of the range of time.
 pub(super) const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
+
+/// How messages reach each simulated member of a ring, and what they use.
+#[derive(Debug, Default)]
+pub(super) struct RingEdges {
+    pub(super) edges: Vec<Edge>,
+    pub(super) paths: Vec<u32>,
+    /// The classes of all messages and of the work that receives them.
+    pub(super) classes: Vec<ClassId>,
+    /// Connections that other ranks use too.
+    pub(super) lines: Vec<Shared>,
+}
 
 /// An exchange that runs without events.
 #[derive(Debug)]
@@ -35,22 +47,13 @@ pub(super) struct Pipeline {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether the group exchange runs without events; determined when its first member starts it.
-    pub(crate) fn is_pipeline(&mut self, group_exchange: u32) -> Result<bool, InputError> {
-        if !self.pipelines.contains_key(&group_exchange) {
-            let pipeline = self.pipeline(group_exchange)?;
-            self.pipelines.insert(group_exchange, pipeline);
-        }
-        Ok(self.pipelines[&group_exchange].is_some())
-    }
-
     /// A member of a pipeline has started; with the last one, all of their ends are known.
     pub(super) fn join_pipeline(&mut self, group_exchange: u32, member: u32, flight: u32) -> Result<(), InputError> {
-        let Some(Some(mut pipeline)) = self.pipelines.remove(&group_exchange) else { return Ok(()) };
+        let Some(mut pipeline) = self.pipelines.remove(&group_exchange) else { return Ok(()) };
         pipeline.started.push((member, flight));
         let all = pipeline.started.len() == self.ranks.len();
         let passed = if all { self.pass(group_exchange, &mut pipeline) } else { Ok(()) };
-        self.pipelines.insert(group_exchange, Some(pipeline));
+        self.pipelines.insert(group_exchange, pipeline);
         passed
     }
 
@@ -62,60 +65,116 @@ impl<F: Fluid> Engine<'_, F> {
         self.start_ready(rank)
     }
 
-    fn pipeline(&mut self, group_exchange: u32) -> Result<Option<Pipeline>, InputError> {
+    /// The exchange as one that runs without events.
+    ///
+    /// # Errors
+    /// Devices that cannot reach each other.
+    pub(super) fn pipeline(&mut self, group_exchange: u32) -> Result<Condition<Pipeline>, InputError> {
         let plan = self.plan;
         let plan = &plan.group_exchanges[group_exchange as usize];
-        let (members, ranks) = (plan.schedule.members(), self.ranks.len() as u32);
+        let ranks = self.ranks.len() as u32;
+        let phases = match self.ring_alone(plan) {
+            Ok(phases) => phases,
+            Err(why) => return Ok(Err(why)),
+        };
+        let ring = match self.edges_alone(plan, &phases)? {
+            Ok(ring) => ring,
+            Err(why) => return Ok(Err(why)),
+        };
+        let RingEdges { edges, paths, classes, mut lines } = ring;
+        let rounds: f64 = phases.iter().map(|phase| f64::from(phase.rounds)).sum();
+        if !edges.iter().all(|edge| edge.slowest_s() * rounds < LONGEST_S) {
+            return Ok(Err(WhyNot::TooLong));
+        }
+        if self.resources.crowded(&classes) || self.share_ports(&paths) || has_twice(&mut lines) {
+            return Ok(Err(WhyNot::Shared));
+        }
+        Ok(Ok(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
+    }
+
+    /// The phases of an exchange that is a ring of all ranks, which do nothing else meanwhile.
+    fn ring_alone(&self, plan: &GroupExchange) -> Condition<Vec<PipelinePhase>> {
+        let members = plan.schedule.members();
         let alone = plan.apart.is_some()
             && plan.members == Members::range(0, members)
-            && self.resources.orbits().count(members) == ranks;
-        let steady = self.platform.conditions.apart().is_none() && self.ranks.iter().all(|rank| rank.noise.is_none());
-        if self.long_way || !alone || !steady {
-            return Ok(None);
+            && self.resources.orbits().count(members) == self.ranks.len() as u32;
+        self.undisturbed()?;
+        if !alone {
+            return Err(WhyNot::NotAlone);
         }
-        let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
+        plan.schedule.pipeline().ok_or(WhyNot::NoRing)
+    }
+
+    /// Whether messages may be computed without events at all.
+    pub(super) fn undisturbed(&self) -> Condition<()> {
+        if self.long_way {
+            return Err(WhyNot::LongWay);
+        }
+        if let Some(reason) = self.platform.conditions.apart() {
+            return Err(WhyNot::Disturbed(reason));
+        }
+        if self.ranks.iter().any(|rank| rank.noise.is_some()) { Err(WhyNot::Noise) } else { Ok(()) }
+    }
+
+    /// The edges of a ring of all ranks, each of which carries its messages in times that are known.
+    fn edges_alone(
+        &mut self,
+        plan: &GroupExchange,
+        phases: &[PipelinePhase],
+    ) -> Result<Condition<RingEdges>, InputError> {
+        let (members, ranks) = (plan.schedule.members(), self.ranks.len() as u32);
         let computes = self.plan.roles.iter().any(|role| !role.compute.is_empty());
         let on_gpus = self.ranks.iter().any(|rank| rank.apart);
         // Messages of another ring take the same paths, and queue behind them; those of other exchanges would share links.
         let alike = |other: &GroupExchange| other.members == plan.members && other.schedule.pipeline().is_some();
         let mut rings_alike = None;
-        let (mut edges, mut paths, mut classes, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (at_once, whole) = (plan.apart == Some(Apart::AtOnce), plan.schedule.buffered_sends());
+        let mut ring = RingEdges::default();
         for rank in 0..ranks {
-            let (from, to) = hop(rank, ranks, members);
-            let path = self.path(from, to, PLAIN)?;
-            let (at_once, whole) = (plan.apart == Some(Apart::AtOnce), plan.schedule.buffered_sends());
-            let Some(edge) = self.edge(path, (&phases, plan.element_bytes), (at_once, whole)) else {
-                return Ok(None);
-            };
+            let between = hop(rank, ranks, members);
+            if !self.add_edge(&mut ring, between, (phases, plan.element_bytes), (at_once, whole))? {
+                return Ok(Err(WhyNot::MessagesVary));
+            }
             // A message that flows before its receiver has started, or after its sender has ended, takes memory
             // bandwidth from their kernels.
-            let early = edge.how == How::Eager || plan.schedule.buffered_sends();
+            let early = whole || ring.edges.last().is_some_and(|edge| edge.how == How::Eager);
             if early
                 && (computes && on_gpus
                     || !*rings_alike.get_or_insert_with(|| self.plan.group_exchanges.iter().all(alike)))
             {
-                return Ok(None);
+                return Ok(Err(WhyNot::EarlyMessages));
             }
-            let path = (path, self.paths.at(path));
-            lines.extend(self.shared_line((from, to), path.0, PLAIN.1));
-            classes.push(path.1.receive);
-            if let (Carrier::Shared(class), Pair::Wire) = (path.1.carrier, path.1.pair) {
-                classes.push(class);
-            }
-            edges.push(edge);
-            paths.push(path.0);
         }
-        let rounds: f64 = phases.iter().map(|phase| f64::from(phase.rounds)).sum();
-        let fits = edges.iter().all(|edge| edge.slowest_s() * rounds < LONGEST_S);
-        if !fits || self.resources.crowded(&classes) || self.share_ports(&paths) || has_twice(&mut lines) {
-            return Ok(None);
+        Ok(Ok(ring))
+    }
+
+    /// Adds the edge of a ring from one rank to the next; false where equal messages do not always take the same time.
+    ///
+    /// # Errors
+    /// Devices that cannot reach each other.
+    pub(super) fn add_edge(
+        &mut self,
+        ring: &mut RingEdges,
+        (from, to): (u32, u32),
+        blocks: (&[PipelinePhase], u64),
+        (at_once, whole): (bool, bool),
+    ) -> Result<bool, InputError> {
+        let path = self.path(from, to, PLAIN)?;
+        let Some(edge) = self.edge(path, blocks, (at_once, whole)) else { return Ok(false) };
+        ring.lines.extend(self.shared_line((from, to), path, PLAIN.1));
+        let known = self.paths.at(path);
+        ring.classes.push(known.receive);
+        if let (Carrier::Shared(class), Pair::Wire) = (known.carrier, known.pair) {
+            ring.classes.push(class);
         }
-        Ok(Some(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
+        ring.edges.push(edge);
+        ring.paths.push(path);
+        Ok(true)
     }
 
     /// The times of the blocks of `phases` on a path, at this many bytes per element; `None` where equal lengths do not
     /// always take the same time.
-    pub(super) fn edge(
+    fn edge(
         &mut self,
         path: u32,
         (phases, element_bytes): (&[PipelinePhase], u64),
@@ -226,6 +285,19 @@ impl<F: Fluid> Engine<'_, F> {
             self.events.push(Time(state.there), Event::Cleared(from));
         }
         Ok(())
+    }
+
+    /// The last of the messages from `rank` computed without events has arrived: the queue behind it advances.
+    pub(super) fn cleared(&mut self, rank: u32) -> Result<(), InputError> {
+        let peers = &self.ranks[rank as usize].peers;
+        let worked_out = |line: &u32| self.lines.at(*line).queue.front() == Some(&WORKED_OUT);
+        let Some(line) = peers.iter().map(|peer| peer.line).find(worked_out) else { return Ok(()) };
+        let queue = &mut self.lines.at_mut(line).queue;
+        queue.pop_front();
+        match queue.front().copied() {
+            Some(next) => self.flow(next),
+            None => Ok(()),
+        }
     }
 
     /// Records the work of such messages.

@@ -9,6 +9,7 @@
 use lockstep_models::Span;
 use lockstep_topology::Time;
 
+use super::shortcuts::{Condition, WhyNot};
 use super::unit::Busy;
 use super::{Engine, Event, Job, Rank};
 use crate::fluid::Fluid;
@@ -24,21 +25,30 @@ fn part(role: &RolePlan, position: u32) -> Option<(&[Slot], u32)> {
 
 impl<F: Fluid> Engine<'_, F> {
     /// Makes `rank`, and those that share its device, run all further repetitions of the compute stream but the last as
-    /// one event; false at the first, and if others might disturb.
-    pub(super) fn repetitions(&mut self, rank: u32) -> bool {
+    /// one event, if no other rank might disturb them; returns how many.
+    pub(super) fn repetitions(&mut self, rank: u32) -> Condition<u32> {
         let state = &self.ranks[rank as usize];
         let role = &self.plan.roles[state.role as usize];
-        let wanted = state.compute.repetition > 0 && role.repeats_alone && !role.claims() && !self.long_way;
-        let undisturbed = role.input[0].is_empty() && self.platform.conditions.apart().is_none();
-        let left_behind = state.apart && self.messages.len() > 0;
-        if !wanted || !undisturbed || left_behind || part(role, state.compute.position).is_none() {
-            return false;
+        let reasons = [
+            (self.long_way, WhyNot::LongWay),
+            (!role.repeats_alone, WhyNot::ExchangesBetween),
+            (role.claims(), WhyNot::FirstCome),
+            (!role.input[0].is_empty(), WhyNot::Input),
+            (state.apart && self.messages.len() > 0, WhyNot::MessagesInFlight),
+        ];
+        if let Some((_, why)) = reasons.into_iter().find(|(holds, _)| *holds) {
+            return Err(why);
         }
+        if let Some(reason) = self.platform.conditions.apart() {
+            return Err(WhyNot::Disturbed(reason));
+        }
+        part(role, state.compute.position).ok_or(WhyNot::FewRepetitions)?;
         let mates = std::mem::take(&mut self.ranks[rank as usize].mates);
         let together = !mates.is_empty() && mates.iter().all(|mate| self.in_step(*mate, rank));
-        let done = together && self.repeat(rank, &mates).is_some();
+        let times =
+            if together { self.repeat(rank, &mates).ok_or(WhyNot::FewRepetitions) } else { Err(WhyNot::NotInStep) };
         self.ranks[rank as usize].mates = mates;
-        done
+        times
     }
 
     /// Whether `mate` is about to begin now the same task as `rank`, with nothing else in progress.
@@ -58,9 +68,9 @@ impl<F: Fluid> Engine<'_, F> {
         same && mate.noise.is_none() && mate.flights.is_empty() && mate.synchronised(role, mate.compute.iteration)
     }
 
-    /// Records the repetitions of ranks in step and keeps them busy until they are over; `None` where there are none to
-    /// combine, or they last too long.
-    fn repeat(&mut self, rank: u32, mates: &[u32]) -> Option<()> {
+    /// Records the repetitions of ranks in step and keeps them busy until they are over; returns how many. `None` where
+    /// there are none to combine, or they last too long.
+    fn repeat(&mut self, rank: u32, mates: &[u32]) -> Option<u32> {
         let cursor = self.ranks[rank as usize].compute;
         let role = &self.plan.roles[self.ranks[rank as usize].role as usize];
         let (slots, count) = part(role, cursor.position)?;
@@ -86,7 +96,7 @@ impl<F: Fluid> Engine<'_, F> {
             self.units[unit as usize].keep_busy(Busy::Repeat(self.now));
             self.events.push(end, Event::Done(unit));
         }
-        Some(())
+        Some(times)
     }
 
     /// One repetition of `rank` from now on, task by task, with `crowd` ranks on its device.

@@ -16,15 +16,13 @@ use lockstep_topology::{InputError, Permutations, Time};
 
 use super::input::InputStream;
 use super::line::has_twice;
-use super::path::PLAIN;
-use super::pipeline::{LONGEST_S, Passed, hop};
+use super::pipeline::{LONGEST_S, Passed, RingEdges, hop};
 use super::recurrence::State;
+use super::shortcuts::{Condition, Shortcut, WhyNot};
 use super::unit::Busy;
 use super::{Engine, Event};
-use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
-use crate::network::Carrier;
-use crate::plan::GroupExchange;
+use crate::plan::{GroupExchange, RolePlan};
 use ring_run::{Ring, RingRun};
 
 /// Fewest rounds for which this pays off.
@@ -33,17 +31,6 @@ const WORTHWHILE: u32 = 32;
 /// Messages per rank between two checks of the rings.
 const PATIENCE: u64 = 4;
 
-#[cfg(test)]
-thread_local! {
-    static WORKED_OUT_TIMES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-}
-
-/// How often this thread has computed rings without events.
-#[cfg(test)]
-pub(crate) fn worked_out() -> u32 {
-    WORKED_OUT_TIMES.get()
-}
-
 /// The known state of the rings.
 #[derive(Debug, Default)]
 pub(super) struct Steady {
@@ -51,9 +38,9 @@ pub(super) struct Steady {
     pub(super) posted: u64,
     factor: u64,
     /// Whether plan and conditions allow it, once determined.
-    possible: Option<bool>,
+    possible: Option<Condition<()>>,
     /// By exchange, once determined.
-    rings: BTreeMap<u32, Option<Arc<Ring>>>,
+    rings: BTreeMap<u32, Condition<Arc<Ring>>>,
     /// By the exchanges in flight together: whether they do not affect each other.
     together: BTreeMap<Vec<u32>, bool>,
     watch: Option<Watch>,
@@ -79,33 +66,43 @@ impl Steady {
 
 impl<F: Fluid> Engine<'_, F> {
     /// Checks whether only rings are in flight; if so, their ranks record the next round that none of them has reached.
-    pub(super) fn look_at_rings(&mut self) -> Result<(), InputError> {
+    ///
+    /// # Errors
+    /// Devices that cannot reach each other.
+    pub(super) fn look_at_rings(&mut self) -> Result<Condition<()>, InputError> {
         self.steady.posted = 0;
-        let possible = self.steady.possible.unwrap_or_else(|| self.plan_is_steady());
-        self.steady.possible = Some(possible);
-        if !possible || self.flights.len() != self.ranks.len() || !self.all_exchange() {
-            return Ok(());
+        let possible = self.steady.possible.take().unwrap_or_else(|| self.plan_is_steady());
+        self.steady.possible = Some(possible.clone());
+        if possible.is_err() {
+            return Ok(possible);
         }
-        let Some(mut runs) = self.runs()? else { return Ok(()) };
+        if self.flights.len() != self.ranks.len() || !self.all_exchange() {
+            return Ok(Err(WhyNot::SomethingElse));
+        }
+        let mut runs = match self.runs()? {
+            Ok(runs) => runs,
+            Err(why) => return Ok(Err(why)),
+        };
         for run in &mut runs {
             run.at = 1 + run.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
             if run.at + WORTHWHILE > run.ring.rounds {
-                return Ok(());
+                return Ok(Err(WhyNot::FewRounds));
             }
         }
         self.watch(runs, false);
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Whether nothing but exchanges and compute tasks ever happens.
-    fn plan_is_steady(&self) -> bool {
-        let plain = self.plan.roles.iter().all(|role| {
-            role.synchronisation.is_empty() && !role.claims() && role.tasks.iter().all(|task| !task.skips_first)
-        });
-        plain
-            && self.platform.conditions.apart().is_none()
-            && !self.long_way
-            && self.ranks.iter().all(|rank| rank.noise.is_none())
+    /// Whether nothing but exchanges and compute tasks ever happens, undisturbed.
+    fn plan_is_steady(&self) -> Condition<()> {
+        self.undisturbed()?;
+        let roles = &self.plan.roles;
+        if roles.iter().any(|role| role.claims()) {
+            return Err(WhyNot::FirstCome);
+        }
+        let plain =
+            |role: &RolePlan| role.synchronisation.is_empty() && role.tasks.iter().all(|task| !task.skips_first);
+        if roles.iter().all(plain) { Ok(()) } else { Err(WhyNot::SomethingElse) }
     }
 
     /// Whether each rank is in one exchange that has started, and nothing else can start before that ends.
@@ -124,21 +121,24 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The rings in flight, if all ranks are in rings and these do not affect each other.
-    fn runs(&mut self) -> Result<Option<Vec<RingRun>>, InputError> {
+    fn runs(&mut self) -> Result<Condition<Vec<RingRun>>, InputError> {
         let mut members: BTreeMap<(u32, u64), Vec<(u32, u32)>> = BTreeMap::new();
         for state in &self.ranks {
-            let Some(id) = state.flights.first() else { return Ok(None) };
+            let Some(id) = state.flights.first() else { return Ok(Err(WhyNot::SomethingElse)) };
             let flight = self.flights.at(*id);
             let member = self.plan.group_exchanges[flight.group_exchange as usize].member(flight.rank);
             members.entry((flight.group_exchange, flight.run)).or_default().push((member, *id));
         }
         let mut runs: Vec<RingRun> = Vec::with_capacity(members.len());
         for ((group_exchange, _), mut flights) in members {
-            let Some(ring) = self.ring(group_exchange)? else { return Ok(None) };
+            let ring = match self.ring(group_exchange)? {
+                Ok(ring) => ring,
+                Err(why) => return Ok(Err(why)),
+            };
             flights.sort_unstable();
             if flights.len() != ring.edges.len() || runs.last().is_some_and(|run| run.group_exchange == group_exchange)
             {
-                return Ok(None);
+                return Ok(Err(WhyNot::SomethingElse));
             }
             let flights: Vec<u32> = flights.into_iter().map(|(_, id)| id).collect();
             runs.push(RingRun::new(group_exchange, ring, flights));
@@ -154,11 +154,11 @@ impl<F: Fluid> Engine<'_, F> {
                 apart
             }
         };
-        Ok(together.then_some(runs))
+        Ok(if together { Ok(runs) } else { Err(WhyNot::Shared) })
     }
 
     /// The ring of an exchange, computed on first use.
-    fn ring(&mut self, group_exchange: u32) -> Result<Option<Arc<Ring>>, InputError> {
+    fn ring(&mut self, group_exchange: u32) -> Result<Condition<Arc<Ring>>, InputError> {
         if !self.steady.rings.contains_key(&group_exchange) {
             let ring = self.ring_of(group_exchange)?.map(Arc::new);
             self.steady.rings.insert(group_exchange, ring);
@@ -166,12 +166,15 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(self.steady.rings[&group_exchange].clone())
     }
 
-    fn ring_of(&mut self, group_exchange: u32) -> Result<Option<Ring>, InputError> {
+    fn ring_of(&mut self, group_exchange: u32) -> Result<Condition<Ring>, InputError> {
         let plan = self.plan;
         let plan = &plan.group_exchanges[group_exchange as usize];
         let members = plan.schedule.members();
-        let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
+        let Some(phases) = plan.schedule.pipeline() else { return Ok(Err(WhyNot::NoRing)) };
         let rounds: u32 = phases.iter().map(|phase| phase.rounds).sum();
+        if rounds < WORTHWHILE {
+            return Ok(Err(WhyNot::FewRounds));
+        }
         let orbits = self.resources.orbits();
         let turns = orbits
             .fold()
@@ -179,33 +182,26 @@ impl<F: Fluid> Engine<'_, F> {
         // The first members are simulated and represent the rest cyclically.
         let own = |member: u32| plan.members.rank(member);
         let simulated = (0..members).take_while(|member| own(*member) < self.ranks.len() as u32).count() as u32;
-        if rounds < WORTHWHILE || !turns || simulated == 0 || !members.is_multiple_of(simulated) {
-            return Ok(None);
+        let cyclic = |member: u32| orbits.representative(own(member)) == own(member % simulated);
+        if !turns || simulated == 0 || !members.is_multiple_of(simulated) || !(simulated..members).all(cyclic) {
+            return Ok(Err(WhyNot::FoldedOtherwise));
         }
-        if (simulated..members).any(|member| orbits.representative(own(member)) != own(member % simulated)) {
-            return Ok(None);
-        }
-        let mut ring = Ring { members, rounds, phases, ..Ring::default() };
-        let mut lines = Vec::new();
+        let mut ring = RingEdges::default();
         for member in 0..simulated {
             let (from, to) = hop(member, simulated, members);
-            let path = self.path(own(from), own(to), PLAIN)?;
-            let Some(edge) =
-                self.edge(path, (&ring.phases, plan.element_bytes), (true, plan.schedule.buffered_sends()))
-            else {
-                return Ok(None);
-            };
-            let known = self.paths.at(path);
-            lines.extend(self.shared_line((own(from), own(to)), path, PLAIN.1));
-            ring.classes.push(known.receive);
-            if let (Carrier::Shared(class), Pair::Wire) = (known.carrier, known.pair) {
-                ring.classes.push(class);
+            let (blocks, kind) = ((&phases[..], plan.element_bytes), (true, plan.schedule.buffered_sends()));
+            if !self.add_edge(&mut ring, (own(from), own(to)), blocks, kind)? {
+                return Ok(Err(WhyNot::MessagesVary));
             }
-            ring.edges.push(edge);
-            ring.paths.push(path);
         }
-        let fits = ring.edges.iter().all(|edge| edge.slowest_s() * f64::from(rounds) < LONGEST_S);
-        Ok((fits && !has_twice(&mut lines)).then_some(ring))
+        let RingEdges { edges, paths, classes, mut lines } = ring;
+        if !edges.iter().all(|edge| edge.slowest_s() * f64::from(rounds) < LONGEST_S) {
+            return Ok(Err(WhyNot::TooLong));
+        }
+        if has_twice(&mut lines) {
+            return Ok(Err(WhyNot::Shared));
+        }
+        Ok(Ok(Ring { members, rounds, phases, edges, paths, classes }))
     }
 
     /// Sets the counts of received messages, from the runs of rings, at which ranks are checked.
@@ -262,6 +258,7 @@ impl<F: Fluid> Engine<'_, F> {
             self.steady.factor = 1;
             self.watch(runs, true);
         } else {
+            self.shortcuts.note::<()>(Shortcut::Rings, 0, Err(WhyNot::FewRounds));
             // A check costs about as much as the events between two checks.
             self.steady.factor = (self.steady.factor.max(1) * 4).min(1 << 20);
         }
@@ -269,8 +266,7 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// All ranks pause: each continues by events after its last computed round.
     fn hand_back(&mut self, runs: Vec<RingRun>) -> Result<(), InputError> {
-        #[cfg(test)]
-        WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);
+        self.shortcuts.note(Shortcut::Rings, 1, Ok(()));
         for run in runs {
             let (ring, passed) = (&run.ring, run.until - run.at);
             let phases = ring.between(run.at..run.until);

@@ -105,7 +105,7 @@ impl<F: Fluid> Engine<'_, F> {
         if job.is_some()
             && let Some((job, work)) = self.next_job(rank)
         {
-            if self.repetitions(rank) {
+            if self.skip_micro_batches(rank) {
                 return Ok(());
             }
             return self.work(unit, Busy::Compute(now), job, work);

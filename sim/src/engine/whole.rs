@@ -10,6 +10,7 @@ use lockstep_topology::nccl::NcclAnswer;
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::input::STREAMS;
+use super::shortcuts::{Condition, WhyNot};
 use super::{Engine, Event, overflow};
 use crate::fluid::{ActivityId, ClassId, Fluid};
 use crate::nccl;
@@ -19,7 +20,7 @@ use crate::trace::{Slot, Took};
 
 /// An exchange with a known total time.
 #[derive(Debug)]
-struct Whole {
+pub(super) struct Whole {
     span: Time,
     /// Its members that are simulated.
     ranks: BTreeSet<u32>,
@@ -42,8 +43,8 @@ struct Kernels {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Wholes {
-    /// By exchange, once determined.
-    known: BTreeMap<u32, Option<Whole>>,
+    /// By exchange.
+    known: BTreeMap<u32, Whole>,
     /// By rank: when its last sum ends.
     free: BTreeMap<u32, Time>,
     /// By rank.
@@ -51,9 +52,9 @@ pub(super) struct Wholes {
 }
 
 impl Wholes {
-    /// The exchanges whose total time is not known.
-    pub(super) fn unknown(&self) -> impl Iterator<Item = usize> {
-        self.known.iter().filter(|(_, whole)| whole.is_none()).map(|(number, _)| *number as usize)
+    /// An exchange with a known total time.
+    pub(super) fn add(&mut self, group_exchange: u32, whole: Whole) {
+        self.known.insert(group_exchange, whole);
     }
 
     /// When the last sum of `rank` ends or has ended.
@@ -63,19 +64,19 @@ impl Wholes {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether the exchange has a known total time; determined when its first member starts it.
-    pub(super) fn is_whole(&mut self, group_exchange: u32) -> Result<bool, InputError> {
-        if !self.wholes.known.contains_key(&group_exchange) {
-            let whole = self.whole(group_exchange)?;
-            self.wholes.known.insert(group_exchange, whole);
-        }
-        Ok(self.wholes.known[&group_exchange].is_some())
-    }
-
-    fn whole(&mut self, group_exchange: u32) -> Result<Option<Whole>, InputError> {
+    /// The total time of an exchange, if it is known, and what it uses meanwhile.
+    ///
+    /// # Errors
+    /// As [`seconds_of`]; a time that is none.
+    pub(super) fn whole(&mut self, group_exchange: u32) -> Result<Condition<Whole>, InputError> {
         let (number, group_exchange) = (group_exchange, &self.plan.group_exchanges[group_exchange as usize]);
         let members = || group_exchange.members.iter();
-        let Some((seconds, modelled)) = seconds_of(self.platform, group_exchange)? else { return Ok(None) };
+        if group_exchange.algorithm.library().is_none() {
+            return Ok(Err(WhyNot::NotOfALibrary));
+        }
+        let Some((seconds, modelled)) = seconds_of(self.platform, group_exchange)? else {
+            return Ok(Err(WhyNot::TimeUnknown));
+        };
         let on =
             |platform: &Platform<'_>| Ok(seconds_of(platform, group_exchange)?.map_or(0.0, |(seconds, _)| seconds));
         self.resources.fluid.whole(number, &on)?;
@@ -105,19 +106,19 @@ impl<F: Fluid> Engine<'_, F> {
             }
         }
         let (span, started) = (Time::from_secs_f64(seconds), Vec::new());
-        Ok(Some(Whole { span, ranks, started, carries, kernels }))
+        Ok(Ok(Whole { span, ranks, started, carries, kernels }))
     }
 
     /// A member has started such an exchange; with the last one, its end is known.
     pub(super) fn join_whole(&mut self, group_exchange: u32, flight: u32) -> Result<(), InputError> {
         let rank = self.flights.at(flight).rank;
-        let Some(Some(whole)) = self.wholes.known.get_mut(&group_exchange) else { return Ok(()) };
+        let Some(whole) = self.wholes.known.get_mut(&group_exchange) else { return Ok(()) };
         whole.started.push(flight);
         if let Some(class) = whole.kernels.get(&rank).copied() {
             self.wholes.kernels.entry(rank).or_default().queue.push_back((flight, class));
             self.launch(rank)?;
         }
-        let Some(Some(whole)) = self.wholes.known.get_mut(&group_exchange) else { return Ok(()) };
+        let Some(whole) = self.wholes.known.get_mut(&group_exchange) else { return Ok(()) };
         if whole.started.len() < whole.ranks.len() {
             return Ok(());
         }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use lockstep_models::{Axis, Exchange, Mesh, Program, Role, Span};
 use lockstep_topology::{Action, Fold, Hosting, HostingRule, Limits, Permutations, Placement, PlacementRule, Rank};
 
-use super::{FoldRule, Folding, copies_differ, of_program, padding};
-use crate::orbits::Orbits;
+use super::Folded;
+use super::blocks::{copies_differ, padding};
 use crate::platform::Platform;
 use crate::traffic::Traffic;
 
@@ -18,56 +18,16 @@ use crate::traffic::Traffic;
 const MOST_ROUTES: u64 = 1 << 22;
 
 /// A program with renumbered ranks, and their placement.
-pub(crate) struct Renumbered {
-    pub(crate) program: Program,
+pub(super) struct Renumbered {
+    pub(super) program: Program,
     placement: Placement,
     hosting: Hosting,
     /// By new number: the rank in the original program.
     was: Vec<u32>,
 }
 
-/// A program with other numbers for its ranks, where it has them, and which of these represent which.
-pub(crate) type Numbers = (Option<Renumbered>, (Orbits, Folding));
-
-/// How `program` folds on `platform`, renumbered where that is better.
-pub(crate) fn best(program: &Program, platform: &Platform<'_>, rule: FoldRule) -> Numbers {
-    let order: Vec<Axis> = program.mesh.outer_first().filter(|axis| program.mesh.size(*axis) > 1).collect();
-    let differs = order.len() > 1 && order.iter().any(|axis| matches!(axis, Axis::Pipeline | Axis::Tensor));
-    let alike = platform.conditions.apart().is_none() && platform.costs.noise().is_none() && platform.costs.alike();
-    if rule == FoldRule::Never || !differs || !alike || program.claims() {
-        return (None, of_program(program, platform, rule));
-    }
-    // Blocks of the cluster may be exchanged: with the program's numbers, or with the axis after that of the
-    // stages outermost.
-    let outermost = if order[0] == Axis::Pipeline { order[1] } else { order[0] };
-    let moved = if outermost == order[0] { None } else { Renumbered::by(program, platform, &[outermost]) };
-    let by_blocks = match &moved {
-        Some(moved) => of_program(&moved.program, &moved.platform(platform), rule),
-        None => of_program(program, platform, rule),
-    };
-    let tensor = turns_by_one(program, Axis::Tensor);
-    let inner = order.iter().copied().find(|axis| !matches!(axis, Axis::Pipeline | Axis::Tensor));
-    let coordinates = match (&by_blocks.1, inner) {
-        (Folding::Folded { .. }, _) if !tensor => Vec::new(),
-        // This much of the cluster is known to be equal.
-        (Folding::Folded { representatives, group: Permutations::Rotations { .. }, .. }, Some(inner)) => {
-            let each = program.ranks() / program.mesh.size(inner);
-            if inner == outermost { vec![representatives / each] } else { Vec::new() }
-        }
-        (_, Some(inner)) => rotations(program, inner),
-        (_, None) => Vec::new(),
-    };
-    let tried = coordinates.into_iter().map(|coordinates| inner.map(|axis| (axis, coordinates)));
-    let mut found = tried.chain([None]).filter_map(|inner| along_routes(program, platform, tensor, inner));
-    let found = found.next().filter(|(_, (_, folding))| folding.copies() > by_blocks.1.copies());
-    match found {
-        Some((renumbered, folded)) => (Some(renumbered), folded),
-        None => (moved.filter(|_| matches!(by_blocks.1, Folding::Folded { .. })), by_blocks),
-    }
-}
-
 /// Whether ranks along `axis` do the same, and a rotation by one leaves their exchanges along it unchanged.
-fn turns_by_one(program: &Program, axis: Axis) -> bool {
+pub(super) fn turns_by_one(program: &Program, axis: Axis) -> bool {
     program.mesh.size(axis) > 1 && rotation(program, axis) == Some(1)
 }
 
@@ -88,7 +48,7 @@ fn rotation(program: &Program, axis: Axis) -> Option<u32> {
 }
 
 /// By how many coordinates ranks along `axis` may be rotated, the fewest first.
-fn rotations(program: &Program, axis: Axis) -> Vec<u32> {
+pub(super) fn rotations(program: &Program, axis: Axis) -> Vec<u32> {
     let size = program.mesh.size(axis);
     let Some(unit) = rotation(program, axis) else { return Vec::new() };
     (unit..size).filter(|coordinates| coordinates.is_multiple_of(unit) && size.is_multiple_of(*coordinates)).collect()
@@ -96,12 +56,12 @@ fn rotations(program: &Program, axis: Axis) -> Vec<u32> {
 
 /// Folds all ranks along `tensor` into one, if asked to, and those along another axis into the given number of
 /// coordinates; `None` where the routes of their messages are not equal.
-fn along_routes(
+pub(super) fn along_routes(
     program: &Program,
     platform: &Platform<'_>,
     tensor: bool,
     inner: Option<(Axis, u32)>,
-) -> Option<(Renumbered, (Orbits, Folding))> {
+) -> Option<(Renumbered, Folded)> {
     let ranks = program.ranks();
     let order: Vec<Axis> = tensor.then_some(Axis::Tensor).into_iter().chain(inner.map(|(axis, _)| axis)).collect();
     let here = Renumbered::by(program, platform, &order)?;
@@ -117,13 +77,12 @@ fn along_routes(
     }
     let places = (&here.placement, &here.hosting);
     let fold = Fold::along_routes(group, platform.cluster, places, &pairs, program.has_input()).ok()?;
-    let folding = Folding::of(&fold, padding(program));
-    Some((here, (Orbits::of(fold), folding)))
+    Some((here, Folded::by(fold, padding(program))))
 }
 
 impl Renumbered {
     /// `program` with these axes outermost; `None` where that changes more than numbers.
-    fn by(program: &Program, platform: &Platform<'_>, first: &[Axis]) -> Option<Renumbered> {
+    pub(super) fn by(program: &Program, platform: &Platform<'_>, first: &[Axis]) -> Option<Renumbered> {
         // Exchanges along two axes number their members differently then, and nodes are runs of consecutive ranks.
         let several =
             |exchange: &Exchange| exchange.axes.iter().filter(|axis| program.mesh.size(*axis) > 1).count() > 1;
@@ -175,12 +134,12 @@ impl Renumbered {
     }
 
     /// `platform` with the ranks in their original places.
-    pub(crate) fn platform<'p>(&'p self, platform: &Platform<'p>) -> Platform<'p> {
+    pub(super) fn platform<'p>(&'p self, platform: &Platform<'p>) -> Platform<'p> {
         Platform { placement: &self.placement, hosting: &self.hosting, ..*platform }
     }
 
     /// Converts spans and traffic to the original rank numbers.
-    pub(crate) fn back(&self, spans: &mut [Span], traffic: &mut Traffic) {
+    pub(super) fn back(&self, spans: &mut [Span], traffic: &mut Traffic) {
         let was = |rank: u32| self.was[rank as usize];
         spans.iter_mut().for_each(|span| *span = Span { rank: was(span.rank), ..*span });
         let pairs = std::mem::take(&mut traffic.pairs);

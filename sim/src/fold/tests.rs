@@ -10,8 +10,7 @@ use std::sync::Arc;
 use lockstep_models::{Job, Program, Span};
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Rank};
 
-use super::of_program;
-use super::renumber;
+use super::{SimulatedRanks, of_program};
 use crate::tests::world::World;
 use crate::{
     CollectiveRun, CollectiveTime, Conditions, FoldRule, Folding, NetworkModel, Platform, Roofline, SimOptions,
@@ -78,7 +77,7 @@ fn same_tasks(world: &World, program: &Program, iterations: u32, what: &str) -> 
 /// The same under conditions.
 fn same_tasks_under(world: &World, conditions: &Conditions, program: &Program, iterations: u32, what: &str) -> bool {
     let platform = Platform { conditions, ..platform(world) };
-    let (_, (_, folding)) = renumber::best(program, &platform, FoldRule::Exact);
+    let folding = SimulatedRanks::of(program, &platform, FoldRule::Exact).folded.folding;
     if !matches!(folding, Folding::Folded { .. }) {
         // Both ways are the same.
         return false;

@@ -1,7 +1,7 @@
 //! Compares rings by recurrence with rings message by message, to the picosecond, wherever the one replaces the other.
 
 use lockstep_models::{Bucket, Driver, random_model};
-use lockstep_topology::{InputError, Schedule};
+use lockstep_topology::Schedule;
 use proptest::prelude::*;
 
 use super::*;
@@ -11,6 +11,7 @@ use crate::machine::Resources;
 use crate::noise::Noise;
 use crate::orbits::Orbits;
 use crate::plan::Plan;
+use crate::{Shortcut, SimError, WhyNot};
 use lockstep_models::profile::NoiseTrace;
 
 /// Costs that differ from receiver to receiver.
@@ -182,16 +183,27 @@ proptest! {
     }
 }
 
-/// Whether an allreduce runs without events.
-fn passes(world: &World, costs: &dyn Costs, algorithm: &str, elements: u64, chunk: u64) -> Result<bool, InputError> {
+/// Why an allreduce does not run as a ring without events; `None` if it does.
+fn refused(
+    world: &World,
+    costs: &dyn Costs,
+    algorithm: &str,
+    elements: u64,
+    chunk: u64,
+) -> Result<Option<WhyNot>, SimError> {
     let group = Group::flat(world.placement.ranks());
-    let schedule = Schedule::new(&Collective::AllReduce, &algorithm.parse()?, &group, elements, chunk)?;
+    let algorithm: Algorithm = algorithm.parse().expect("an algorithm");
+    let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, elements, chunk)?;
     let window = schedule.window();
-    let plan = Plan::of_collective("allreduce".into(), &Algorithm::ring(), schedule, window);
+    let plan = Plan::of_collective("allreduce".into(), &algorithm, schedule, window);
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let resources = Resources::new(&platform, System::new(), Orbits::all());
     let jobs = vec![0; plan.ranks() as usize];
-    Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs).is_pipeline(0)
+    let outcome = Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs).run(0)?;
+    let mut uses = outcome.shortcuts.into_iter();
+    let ring = uses.find(|used| used.shortcut == Shortcut::Ring).expect("each shortcut is listed");
+    assert_eq!(ring.taken, u64::from(ring.why_not.is_none()), "{ring}");
+    Ok(ring.why_not)
 }
 
 #[test]
@@ -199,21 +211,25 @@ fn unshared_resources_need_no_events() {
     let links = [(1000, 1000), (2000, 990), (1500, 1010), (900, 1003)];
     let plain = "protocol = \"plain\"";
     let costs = Uneven { flat: Flat::default(), noise: None };
-    let case = |world: &World, elements| passes(world, &costs, "ring", elements, 0).expect("a ring");
-    assert!(case(&star(1, false, &links, plain), 4000));
-    assert!(case(&star(1, false, &links, plain), 4003), "blocks of two lengths");
-    assert!(case(&star(3, false, &links, plain), 4000), "in the memory of hosts and between them");
-    assert!(case(&star(1, true, &links, plain), 4000), "GPUs pass messages on through their hosts");
+    let case = |world: &World, elements| refused(world, &costs, "ring", elements, 0).expect("a ring");
+    assert_eq!(case(&star(1, false, &links, plain), 4000), None);
+    assert_eq!(case(&star(1, false, &links, plain), 4003), None, "blocks of two lengths");
+    assert_eq!(case(&star(3, false, &links, plain), 4000), None, "in the memory of hosts and between them");
+    assert_eq!(case(&star(1, true, &links, plain), 4000), None, "GPUs pass messages on through their hosts");
     // What may make one message wait for another, or take longer than it:
-    assert!(!case(&star(1, false, &links, plain), 3), "empty blocks");
-    assert!(!case(&star(1, false, &links, &format!("{plain}\nslow_start = \"100B\"")), 4000), "windows that grow");
-    assert!(!case(&star(1, false, &links[..2], &format!("{plain}\nduplex = \"half\"")), 4000), "one wire both ways");
-    assert!(!passes(&star(1, false, &links, plain), &costs, "ring", 4000, 2000).expect("a ring"), "two lanes");
-    assert!(!passes(&star(1, false, &links, plain), &costs, "halving-doubling", 4000, 0).expect("works"), "no ring");
+    assert_eq!(case(&star(1, false, &links, plain), 3), Some(WhyNot::NoRing), "empty blocks");
+    let slow = star(1, false, &links, &format!("{plain}\nslow_start = \"100B\""));
+    assert_eq!(case(&slow, 4000), Some(WhyNot::MessagesVary), "windows that grow");
+    let half = star(1, false, &links[..2], &format!("{plain}\nduplex = \"half\""));
+    assert_eq!(case(&half, 4000), Some(WhyNot::Shared), "one wire both ways");
+    let of = |algorithm, chunk| refused(&star(1, false, &links, plain), &costs, algorithm, 4000, chunk).expect("works");
+    assert_eq!(of("ring", 2000), Some(WhyNot::NoRing), "two lanes");
+    assert_eq!(of("halving-doubling", 0), Some(WhyNot::NoRing));
     let message = MessageCost { eager_bytes: 4004, ..MessageCost::default() };
     let eager = Uneven { flat: Flat { message, ..Flat::default() }, noise: None };
-    assert!(!passes(&star(1, false, &links, plain), &eager, "ring", 4005, 0).expect("a ring"), "eager or not");
+    let with = |costs, elements| refused(&star(1, false, &links, plain), costs, "ring", elements, 0).expect("a ring");
+    assert_eq!(with(&eager, 4005), Some(WhyNot::MessagesVary), "eager or not");
     let trace = NoiseTrace { slice_s: 1.0, alone: vec![1.0], together: vec![vec![1.0]] };
     let noisy = Uneven { flat: Flat::default(), noise: Noise::new(trace, 1) };
-    assert!(!passes(&star(1, false, &links, plain), &noisy, "ring", 4000, 0).expect("a ring"), "noise");
+    assert_eq!(with(&noisy, 4000), Some(WhyNot::Noise));
 }

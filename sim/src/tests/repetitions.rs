@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fluid::System;
 use crate::fluid::tests::SlowSystem;
-use crate::simulate_with;
+use crate::{Shortcut, ShortcutUse, WhyNot, simulate_with};
 
 /// GPUs of a host or two, hosts of one core, or a host whose cores are shared.
 fn world(which: usize, ranks: u32) -> World {
@@ -54,6 +54,39 @@ proptest! {
         for (a, b) in a.utilisation.iter().zip(&b.utilisation) {
             prop_assert!((a.share - b.share).abs() < 1e-9, "{a:?}, {b:?}");
         }
+    }
+
+    /// The long way takes no shortcut but folding, and each shortcut that is not taken has a reason.
+    #[test]
+    fn shortcuts_say_why_they_are_not_taken((job, which, costs, counted) in jobs()) {
+        let program = program(&job);
+        let world = world(which, program.ranks());
+        let short = SimOptions { warm_up: 1, counted, ..SimOptions::default() };
+        for options in [short, SimOptions { long_way: true, ..short }] {
+            let uses = world.predict(&program, &costs, &options).expect("runs").shortcuts;
+            prop_assert_eq!(uses.iter().map(|used| used.shortcut).collect::<Vec<_>>(), Shortcut::ALL);
+            for ShortcutUse { shortcut, taken, why_not } in &uses {
+                prop_assert!(*taken > 0 || why_not.is_some(), "{shortcut}");
+                let asked = !matches!(shortcut, Shortcut::Folding | Shortcut::Library);
+                let none = matches!(why_not, Some(WhyNot::LongWay | WhyNot::NoOccasion)) && *taken == 0;
+                prop_assert!(!options.long_way || !asked || none, "{shortcut}: {taken}, {why_not:?}");
+            }
+        }
+    }
+
+    /// Of r equal micro-batches all but the first and the last are skipped, and of n equal steps all but the first.
+    #[test]
+    fn one_rank_skips_all_that_is_equal(micro_batches in 1u32..9, steps in 1u32..9) {
+        let job = Job { accumulate: micro_batches, ..Job::new(Arc::new(random_model(7, true)), 1, 2) };
+        let options = SimOptions { warm_up: 0, counted: steps, ..SimOptions::default() };
+        let costs = Flat { forward: 1e-3, backward: 2e-3, update: 1e-4, ..Flat::default() };
+        let uses = World::star(1).predict(&program(&job), &costs, &options).expect("runs").shortcuts;
+        let taken = |of| uses.iter().find(|used| used.shortcut == of).map(|used| used.taken);
+        // One that would be the only one is simulated.
+        let skipped = if micro_batches > 3 { micro_batches - 2 } else { 0 };
+        prop_assert_eq!(taken(Shortcut::MicroBatches), Some(skipped.into()));
+        prop_assert_eq!(taken(Shortcut::Iterations), Some((steps - 1).into()));
+        prop_assert_eq!(taken(Shortcut::Ring), Some(0));
     }
 
     #[test]

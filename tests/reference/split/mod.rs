@@ -37,7 +37,7 @@ pub(super) fn train(
     seed: u64,
     optimizer: &Optimizer,
 ) -> Result<Vec<f32>, ExecError> {
-    if sharding.by_node() || program.partition.is_some() {
+    if program.takes_losses_by_node() || program.partition.is_some() {
         let message = "has samples that nodes share: compare with the reference of ssgd";
         return Err(InputError::new("reference", program.model.name(), message).into());
     }

@@ -233,7 +233,7 @@ pub(super) const UNMOVED: &[(&str, &str)] = &[
     ("experiment [] weights", "the file is absent; tests/imports.rs has weights"),
     ("experiment [] decode_threads", "is of packed files; tests/packed_input.rs has them"),
     ("experiment [] warmup_steps", "is about times, which are left out"),
-    ("experiment [] seconds_per_run", "is of comparisons; src/compare/run_steps.rs"),
+    ("experiment [] seconds_per_run", "is of comparisons; src/compare/rounds.rs"),
     ("experiment [scenario] failed", "a host with one NIC cannot lose it; tests/scenarios.rs has others"),
     ("experiment [scenario.degraded] count", "there is one wire between the two; tests/scenarios.rs has others"),
     ("cluster [host.cpu] message_wake", "sim/src/tests/nearest.rs"),

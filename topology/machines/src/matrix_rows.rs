@@ -110,30 +110,9 @@ fn rows<'a>(
     }
     let mut found: Vec<Option<Found>> = columns.iter().map(|_| None).collect();
     let mut last = top;
-    for (index, line) in lines.iter().enumerate() {
-        // A name with a cell somewhere after it; before it stands what a launcher adds.
-        let starts = |words: &[&str]| words.iter().position(|word| columns.contains(word));
-        let Some(at) = starts(&line.words) else { continue };
-        if !line.words[at + 1..].iter().take(columns.len()).any(|word| is_cell(word)) {
-            continue;
-        }
-        let column = columns.iter().position(|column| *column == line.words[at]).expect("it is one");
-        let mut words = line.words[at + 1..].to_vec();
-        // A terminal may have wrapped the row.
-        let more = lines[index + 1..].iter().take_while(|line| starts(&line.words).is_none());
-        for wrapped in more.take(MOST) {
-            if words.len() >= columns.len() || !wrapped.words.iter().any(|word| is_cell(word)) {
-                break;
-            }
-            words.extend(&wrapped.words);
-        }
-        let Some(cells) = words.get(..columns.len()) else {
-            let message = format!("has {} of {} cells: print the matrix again", words.len(), columns.len());
-            return Err(error(line.number, line.words[at], message));
-        };
-        let near = near(line.text, line.words[at], cells, tail, &words[columns.len()..]);
-        last = line.number;
-        let row = Found { line: line.number, cells: cells.to_vec(), near };
+    for index in 0..lines.len() {
+        let Some((column, row)) = row(file, columns, tail, &lines[index..])? else { continue };
+        last = row.line;
         match &found[column] {
             None => found[column] = Some(row),
             Some(before) if before.cells == row.cells => {}
@@ -142,7 +121,7 @@ fn rows<'a>(
                 if row.cells.iter().any(|cell| is_permission(cell))
                     && !before.cells.iter().any(|cell| is_permission(cell)) => {}
             Some(_) if found.iter().all(Option::is_some) => {
-                notes.push(format!("line {}: another matrix begins, and only the first is read", line.number));
+                notes.push(format!("line {}: another matrix begins, and only the first is read", row.line));
                 break;
             }
             Some(before) => {
@@ -150,17 +129,62 @@ fn rows<'a>(
                     "has other cells than its row in line {}: keep the matrix of one machine, or of one rank",
                     before.line
                 );
-                return Err(error(line.number, columns[column], message));
+                return Err(error(row.line, columns[column], message));
             }
         }
     }
+    fill(columns, last, &mut found, notes).map_err(|(column, message)| error(last, column, message))?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// The row that the first of `lines` begins, and its column; `None` where it begins none.
+fn row<'a>(
+    file: &str,
+    columns: &[&'a str],
+    tail: &[&str],
+    lines: &[Line<'a>],
+) -> Result<Option<(usize, Found<'a>)>, InputError> {
+    let line = &lines[0];
+    // A name with a cell somewhere after it; before it stands what a launcher adds.
+    let starts = |words: &[&str]| words.iter().position(|word| columns.contains(word));
+    let Some(at) = starts(&line.words) else { return Ok(None) };
+    if !line.words[at + 1..].iter().take(columns.len()).any(|word| is_cell(word)) {
+        return Ok(None);
+    }
+    let column = columns.iter().position(|column| *column == line.words[at]).expect("it is one");
+    let mut words = line.words[at + 1..].to_vec();
+    // A terminal may have wrapped the row.
+    let more = lines[1..].iter().take_while(|line| starts(&line.words).is_none());
+    for wrapped in more.take(MOST) {
+        if words.len() >= columns.len() || !wrapped.words.iter().any(|word| is_cell(word)) {
+            break;
+        }
+        words.extend(&wrapped.words);
+    }
+    let Some(cells) = words.get(..columns.len()) else {
+        let message = format!("has {} of {} cells: print the matrix again", words.len(), columns.len());
+        return Err(InputError::new(ErrorPlace::line(file, line.number), line.words[at], message));
+    };
+    let near = near(line.text, line.words[at], cells, tail, &words[columns.len()..]);
+    Ok(Some((column, Found { line: line.number, cells: cells.to_vec(), near })))
+}
+
+/// Makes the rows of NICs that have none out of the columns of the other rows; `last` is the last line that was read.
+///
+/// # Errors
+/// A GPU without a row, and what is wrong.
+fn fill<'a>(
+    columns: &[&'a str],
+    last: usize,
+    found: &mut [Option<Found<'a>>],
+    notes: &mut Vec<String>,
+) -> Result<(), (&'a str, String)> {
     let missing: Vec<usize> = (0..columns.len()).filter(|column| found[*column].is_none()).collect();
     if let Some(missing) = missing.iter().find(|column| is_gpu(columns[**column])) {
         let message =
             format!("is a column without a row: the text was cut after {} rows", found.iter().flatten().count());
-        return Err(error(last, columns[*missing], message));
+        return Err((columns[*missing], message));
     }
-    // NICs are in the columns of the other rows.
     if !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|column| columns[*column]).collect();
         notes.push(format!("{} have no rows, as if cut: placed by the other rows alone", names.join(", ")));
@@ -174,7 +198,7 @@ fn rows<'a>(
         let cells = (0..columns.len()).map(cell).collect();
         found[column] = Some(Found { line: last, cells, near: Near::default() });
     }
-    Ok(found.into_iter().flatten().collect())
+    Ok(())
 }
 
 /// The CPUs and NUMA nodes after the cells of the row `name`, under the headings `tail`.

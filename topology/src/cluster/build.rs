@@ -2,7 +2,6 @@
 //!
 //! It does not depend on files, so a measured host, a generator and a TOML file build the same structure.
 
-use super::describe::{HOSTS, host_row, tables};
 use super::fabric::{Fabric, Routing};
 use super::parts::*;
 use super::size::Size;
@@ -32,7 +31,7 @@ impl Builder {
                 links: Vec::new(),
                 wires: 0,
                 graph: DiGraph::new(),
-                tables: tables(),
+                tables: Vec::new(),
                 fabrics: Vec::new(),
                 attached: Vec::new(),
                 failed: Vec::new(),
@@ -168,19 +167,6 @@ impl Builder {
         self.cluster.links.push(link);
         self.cluster.graph.add_edge(NodeIndex::new(from.0 as usize), NodeIndex::new(to.0 as usize), id);
         id
-    }
-
-    /// A row for `clusters show` in the table of that position (hosts, GPUs, links).
-    pub(super) fn row(&mut self, table: usize, row: Vec<String>) {
-        self.cluster.tables[table].rows.push(row);
-    }
-
-    /// The row of `count` hosts equal to the one that was added last.
-    pub(super) fn host_row(&mut self, shown: &str, count: u64) {
-        let Some(host) = self.cluster.hosts.last() else { return };
-        let cpu = &self.cluster.devices[host.devices[0].0 as usize];
-        let row = host_row(shown, count, cpu, self.cluster.link(cpu.within[0]));
-        self.row(HOSTS, row);
     }
 
     /// All vertices so far, by id.

@@ -1,6 +1,6 @@
 //! Changes a cluster by degrading or removing some of its wires, for what-if questions about single links.
 
-use super::pattern::matches;
+use super::names::matches;
 use super::{Cluster, Device, LinkId, VertexKind};
 use crate::document::nearest_or_all;
 use crate::{Bandwidth, Time};

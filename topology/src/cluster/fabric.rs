@@ -21,6 +21,72 @@ pub(super) enum Shape {
     Torus(Torus),
 }
 
+impl Shape {
+    /// Slots for ports.
+    pub(super) fn slots(&self) -> u64 {
+        match self {
+            Shape::Tree(tree) => tree.slots(),
+            Shape::Torus(torus) => torus.slots(),
+        }
+    }
+
+    /// Slots at each switch that ports are cabled to.
+    pub(super) fn per_switch(&self) -> u32 {
+        match self {
+            Shape::Tree(tree) => tree.down[0],
+            Shape::Torus(torus) => torus.per_router,
+        }
+    }
+
+    /// All switches.
+    pub(super) fn switches(&self) -> u64 {
+        match self {
+            Shape::Tree(tree) => {
+                (1..=tree.up.len() + 1).fold(0, |sum: u64, level| sum.saturating_add(tree.switches(level)))
+            }
+            Shape::Torus(torus) => torus.routers(),
+        }
+    }
+
+    /// Stages of wires between switches: those between two levels of a tree, or along a dimension of a torus.
+    pub(super) fn stages(&self) -> usize {
+        match self {
+            Shape::Tree(tree) => tree.up.len(),
+            Shape::Torus(torus) => torus.shape.len(),
+        }
+    }
+
+    /// Wires of a stage, from 0.
+    pub(super) fn wires(&self, stage: usize) -> u64 {
+        match self {
+            Shape::Tree(tree) => tree.wires(stage + 1),
+            Shape::Torus(torus) => torus.wires(stage),
+        }
+    }
+
+    /// Wires of all stages.
+    pub(super) fn trunks(&self) -> u64 {
+        (0..self.stages()).fold(0, |sum: u64, stage| sum.saturating_add(self.wires(stage)))
+    }
+
+    /// Bytes per second across the worst cut of this many ports; `rates` are those of a port's wire and of a wire of
+    /// each stage.
+    pub(super) fn bisection(&self, ports: u64, rates: &[f64]) -> f64 {
+        match self {
+            Shape::Tree(tree) => tree.bisection(ports, rates),
+            Shape::Torus(torus) => torus.bisection(ports, rates),
+        }
+    }
+
+    /// As `clusters show` prints it.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Shape::Tree(tree) => tree.shown(),
+            Shape::Torus(torus) => torus.shown(),
+        }
+    }
+}
+
 /// A generated network: its ports are vertices of hosts, each on a slot of the shape.
 #[derive(Debug, Clone)]
 pub(super) struct Fabric {
@@ -35,7 +101,6 @@ pub(super) struct Fabric {
     pub(super) first: LinkId,
     /// Links that data cannot cross, sorted.
     pub(super) failed: Vec<LinkId>,
-    pub(super) switches: u64,
     /// Bytes per second across the worst cut, one way, of the attached hosts into halves of whole subtrees or of
     /// neighbouring planes; 0 where rails are not connected.
     pub(super) bisection: f64,
@@ -44,6 +109,11 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
+    /// Switches that ports are cabled to; the last ones have none where the shape is not full.
+    pub(super) fn joined(&self) -> u32 {
+        joined(&self.shape, &self.ports)
+    }
+
     /// Says so where oversubscription was asked for and all ports are on one switch.
     pub(super) fn note(&self) -> Option<String> {
         let Shape::Tree(tree) = &self.shape else { return None };
@@ -115,11 +185,12 @@ impl Fabric {
 
     /// Marks those of these links (sorted) that are its own as failed.
     pub(super) fn fail(&mut self, failed: &[LinkId]) {
-        let wires = match &self.shape {
-            Shape::Tree(tree) => (1..tree.down.len()).map(|level| tree.wires(level)).sum::<u64>(),
-            Shape::Torus(torus) => (0..torus.shape.len()).map(|dimension| torus.wires(dimension)).sum(),
-        };
-        let end = self.first.0 + 2 * (self.ports.len() as u32 + wires as u32);
+        let end = self.first.0 + 2 * (self.ports.len() as u32 + self.shape.trunks() as u32);
         self.failed = failed.iter().filter(|link| (self.first.0..end).contains(&link.0)).copied().collect();
     }
+}
+
+/// Switches that these ports are cabled to.
+pub(super) fn joined(shape: &Shape, ports: &[(u32, VertexId)]) -> u32 {
+    ports.last().map_or(0, |(slot, _)| slot / shape.per_switch() + 1)
 }

@@ -3,12 +3,10 @@
 //! Wires are added in the order in which the closed forms number them.
 
 use super::build::Builder;
-use super::describe::{FABRICS, LINKS, PROTOCOLS, SUMS, fabric_row, link_row, protocol_row, sums_row};
-use super::fabric::{Fabric, Shape, Torus, Tree};
+use super::fabric::{Fabric, Shape, Torus, Tree, joined};
 use super::fabric_table::{FabricTable, Plan};
 use super::names::Names;
 use super::size::Size;
-use super::wire::Wire;
 use super::{VertexId, VertexKind};
 use crate::Bandwidth;
 use crate::InputError;
@@ -105,10 +103,7 @@ fn resolve(
         }
         Plan::Rails { spines, parallel } => return Ok(rails(&ports, *spines, *parallel, builder)),
     };
-    let slots = match &shape {
-        Shape::Tree(tree) => tree.slots(),
-        Shape::Torus(torus) => torus.slots(),
-    };
+    let slots = shape.slots();
     if slots < count {
         let cure = if table.kind == "torus" { "a larger shape" } else { "larger numbers in down" };
         return wrong(format!("has room for {slots} and attaches {count}; attach fewer or write {cure}"));
@@ -168,118 +163,76 @@ fn stamp(
     ports: Vec<(u32, VertexId)>,
     builder: &mut Builder,
 ) -> Result<(), InputError> {
-    let stages = match &shape {
-        Shape::Tree(tree) => tree.up.len(),
-        Shape::Torus(torus) => torus.shape.len(),
-    };
-    let (switches, wires): (u64, u64) = match &shape {
-        Shape::Tree(tree) => (
-            (1..=stages + 1).fold(0, |sum: u64, level| sum.saturating_add(tree.switches(level))),
-            (1..=stages).fold(0, |sum: u64, level| sum.saturating_add(tree.wires(level))),
-        ),
-        Shape::Torus(torus) => {
-            (torus.routers(), (0..stages).fold(0, |sum: u64, dimension| sum.saturating_add(torus.wires(dimension))))
-        }
-    };
-    let per_switch = match &shape {
-        Shape::Tree(tree) => tree.down[0],
-        Shape::Torus(torus) => torus.per_router,
-    };
-    // The last ones may not be full.
-    let joined = ports.last().map_or(0, |(slot, _)| slot / per_switch + 1);
-    let adding = table.sums.as_ref().map_or(0, |_| joined);
-    let more = Size { devices: adding.into(), things: switches, wires: wires.saturating_add(ports.len() as u64) };
-    if let Some(message) = builder.size(more).refused() {
-        return Err(table.spot.error(message));
-    }
-    let trunk = |stage: usize| Wire {
-        latency: *table.trunk_latency.get(stage).or(table.trunk_latency.first()).unwrap_or(&table.wire.latency),
-        bandwidth: *table.trunk_bandwidth.get(stage).or(table.trunk_bandwidth.first()).unwrap_or(&table.wire.bandwidth),
-        ..table.wire.clone()
-    };
-    let first_switch = builder.vertices().len() as u32;
-    let mut starts = Vec::new();
-    match &shape {
-        Shape::Tree(tree) => {
-            for level in 1..=stages + 1 {
-                starts.push(builder.vertices().len() as u32);
-                let title = level_name(table.kind, level, stages + 1);
-                for switch in 0..tree.switches(level) {
-                    builder.vertex(format!("{}.{title}{switch}", table.name), VertexKind::Switch, None);
-                }
-            }
-        }
-        Shape::Torus(torus) => {
-            for router in 0..torus.routers() {
-                builder.vertex(format!("{}.r{}", table.name, torus.named(router)), VertexKind::Switch, None);
-            }
-        }
-    }
+    check_size(table, &shape, &ports, builder)?;
+    let levels = switches(table, &shape, builder);
     let first = builder.next_link();
     for (slot, vertex) in &ports {
-        builder.wire(*vertex, VertexId(first_switch + slot / per_switch), &table.wire);
+        builder.wire(*vertex, VertexId(levels[0] + slot / shape.per_switch()), &table.wire);
     }
-    let bottom = match table.kind {
-        "torus" => "r*".to_string(),
-        kind => level_name(kind, 1, stages + 1) + "*",
-    };
     if let Some(spec) = &table.sums {
-        (0..joined)
-            .for_each(|switch| builder.adds(VertexId(first_switch + switch), spec.clone(), &table.wire.provenance));
-        builder.row(SUMS, sums_row(&format!("{}.{bottom}", table.name), joined.into(), spec, &table.wire.provenance));
+        let adding = levels[0]..levels[0] + joined(&shape, &ports);
+        adding.for_each(|switch| builder.adds(VertexId(switch), spec.clone(), &table.wire.provenance));
     }
-    let joined = format!("{0}: hosts - {0}.{bottom}", table.name);
-    builder.row(LINKS, link_row(&joined, ports.len() as u64, &table.wire));
-    builder.row(PROTOCOLS, protocol_row(&joined, &table.wire.protocol));
-    for stage in 0..stages {
-        let wire = trunk(stage);
-        match &shape {
-            Shape::Tree(tree) => {
-                for (below, above) in tree.cables(stage + 1) {
-                    let [below, above] = [starts[stage] + below as u32, starts[stage + 1] + above as u32];
-                    builder.wire(VertexId(below), VertexId(above), &wire);
-                }
-                let [below, above] = [stage + 1, stage + 2].map(|level| level_name(table.kind, level, stages + 1));
-                let joined = format!("{0}.{below}* - {0}.{above}*", table.name);
-                builder.row(LINKS, link_row(&joined, tree.wires(stage + 1), &wire));
-            }
-            Shape::Torus(torus) => {
-                for (one, next) in torus.cables(stage) {
-                    builder.wire(VertexId(first_switch + one as u32), VertexId(first_switch + next as u32), &wire);
-                }
-                let joined = format!("{}: along dimension {stage}", table.name);
-                builder.row(LINKS, link_row(&joined, torus.wires(stage), &wire));
-            }
-        }
-    }
-    let rates: Vec<f64> = std::iter::once(table.wire.bandwidth)
-        .chain((0..stages).map(|stage| trunk(stage).bandwidth))
-        .map(Bandwidth::bytes_per_s)
-        .collect();
-    let bisection = match &shape {
-        Shape::Tree(tree) => tree.bisection(ports.len() as u64, &rates),
-        Shape::Torus(torus) => torus.bisection(ports.len() as u64, &rates),
-    };
+    trunks(table, &shape, &levels, builder);
+    let trunk_rates = (0..shape.stages()).map(|stage| table.trunk(stage).bandwidth);
+    let rates = std::iter::once(table.wire.bandwidth).chain(trunk_rates).map(Bandwidth::bytes_per_s);
+    let bisection = shape.bisection(ports.len() as u64, &rates.collect::<Vec<_>>());
     let (name, routing, seed) = (table.name.clone(), table.routing, table.seed);
-    let failed = Vec::new();
     let oversubscription = match table.plan {
         Plan::Ports { oversubscription, .. } => oversubscription,
         _ => 1.0,
     };
-    let fabric = Fabric { name, shape, routing, seed, ports, first, failed, switches, bisection, oversubscription };
-    builder.row(FABRICS, fabric_row(&fabric, table.kind));
-    builder.fabric(fabric);
+    let failed = Vec::new();
+    builder.fabric(Fabric { name, shape, routing, seed, ports, first, failed, bisection, oversubscription });
     Ok(())
 }
 
-/// The name of a level's switches.
-fn level_name(kind: &str, level: usize, levels: usize) -> String {
-    match (kind, level) {
-        ("rails", 1) => "rail".into(),
-        (_, 1) if levels == 1 => "switch".into(),
-        (_, 1) => "leaf".into(),
-        (_, 2) => "spine".into(),
-        (_, 3) => "core".into(),
-        _ => format!("level{level}-"),
+/// Refuses a fabric that would not fit in memory.
+fn check_size(
+    table: &FabricTable<'_>,
+    shape: &Shape,
+    ports: &[(u32, VertexId)],
+    builder: &Builder,
+) -> Result<(), InputError> {
+    let adding = table.sums.as_ref().map_or(0, |_| joined(shape, ports));
+    let wires = shape.trunks().saturating_add(ports.len() as u64);
+    let more = Size { devices: adding.into(), things: shape.switches(), wires };
+    builder.size(more).refused().map_or(Ok(()), |message| Err(table.spot.error(message)))
+}
+
+/// Adds the switches level by level; returns the first vertex of each level. A torus has one level.
+fn switches(table: &FabricTable<'_>, shape: &Shape, builder: &mut Builder) -> Vec<u32> {
+    let levels = if matches!(shape, Shape::Tree(_)) { shape.stages() + 1 } else { 1 };
+    let mut starts = Vec::with_capacity(levels);
+    for level in 1..=levels {
+        starts.push(builder.vertices().len() as u32);
+        let title = table.level_name(level, levels);
+        let count = if let Shape::Tree(tree) = shape { tree.switches(level) } else { shape.switches() };
+        for switch in 0..count {
+            let name = match shape {
+                Shape::Tree(_) => format!("{title}{switch}"),
+                Shape::Torus(torus) => format!("{title}{}", torus.named(switch)),
+            };
+            builder.vertex(name, VertexKind::Switch, None);
+        }
+    }
+    starts
+}
+
+/// Adds the wires between switches, whose levels begin at these vertices.
+fn trunks(table: &FabricTable<'_>, shape: &Shape, levels: &[u32], builder: &mut Builder) {
+    for stage in 0..shape.stages() {
+        let wire = table.trunk(stage);
+        let mut join = |one: u32, other: u32| {
+            builder.wire(VertexId(one), VertexId(other), &wire);
+        };
+        match shape {
+            Shape::Tree(tree) => tree
+                .cables(stage + 1)
+                .for_each(|(below, above)| join(levels[stage] + below as u32, levels[stage + 1] + above as u32)),
+            Shape::Torus(torus) => {
+                torus.cables(stage).for_each(|(one, next)| join(levels[0] + one as u32, levels[0] + next as u32));
+            }
+        }
     }
 }

@@ -2,8 +2,7 @@
 
 use super::fabric::{Routing, Shape, Torus, Tree};
 use super::values::name;
-use super::wire::Wire;
-use super::wire_table::{link_keys, wire};
+use super::wire::{Wire, link_keys, wire};
 use super::{Provenance, SwitchSpec};
 use crate::document::{Entry, Table, TextSpot};
 use crate::{Bandwidth, InputError, Time};
@@ -61,6 +60,33 @@ impl<'a> FabricTable<'a> {
     /// Whether it attaches every NIC, so that no name is looked up.
     pub(super) fn takes_every_nic(&self) -> bool {
         self.attach.is_empty()
+    }
+
+    /// The wire of a stage between switches, from 0.
+    pub(super) fn trunk(&self, stage: usize) -> Wire {
+        Wire {
+            latency: *self.trunk_latency.get(stage).or(self.trunk_latency.first()).unwrap_or(&self.wire.latency),
+            bandwidth: *self
+                .trunk_bandwidth
+                .get(stage)
+                .or(self.trunk_bandwidth.first())
+                .unwrap_or(&self.wire.bandwidth),
+            ..self.wire.clone()
+        }
+    }
+
+    /// What the names of a level's switches begin with; level 1 is that of the ports.
+    pub(super) fn level_name(&self, level: usize, levels: usize) -> String {
+        let name = match (self.kind, level) {
+            ("torus", _) => "r",
+            ("rails", 1) => "rail",
+            (_, 1) if levels == 1 => "switch",
+            (_, 1) => "leaf",
+            (_, 2) => "spine",
+            (_, 3) => "core",
+            _ => return format!("{}.level{level}-", self.name),
+        };
+        format!("{}.{name}", self.name)
     }
 
     /// The same in another shape: `rails`, where each leaf takes one NIC of each of its hosts, or `2to1`, with twice as

@@ -7,8 +7,7 @@ use super::fabric::Routing;
 use super::fabric_table::{FabricTable, fabric_keys, read_fabric, seed_is_read};
 use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
 use super::values::{memory, name, provenance};
-use super::wire::Wire;
-use super::wire_table::{link_keys, wire};
+use super::wire::{Wire, link_keys, wire};
 use super::{
     CpuSpec, GpuSpec, LinkKind, MOST_DEVICES, Origin, PeerToPeer, Provenance, SwitchSpec, VertexKind, parse_flops,
     protocol_keys,

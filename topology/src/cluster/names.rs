@@ -1,6 +1,8 @@
-//! Finds what a name or a pattern matches, and suggests near names if nothing matches.
+//! Finds what a name or a pattern matches, and suggests near names if nothing matches: `node*.eth0`, `node[0-15].gpu*`.
+//!
+//! `*` matches any characters but the dot, so a pattern says how deep it reaches; `[a-b]` matches a number from a to b
+//! without leading zeros.
 
-use super::pattern::{matches, prefix, range};
 use crate::InputError;
 use crate::document::{Entry, nearest_or_all};
 
@@ -61,5 +63,76 @@ impl<'a> Names<'a> {
         let hint = nearest_or_all(wanted, names(), || names().take(3).collect());
         let what = if prefix(wanted) == wanted { "no such name" } else { "matches nothing" };
         format!("{what}; did you mean {hint}?")
+    }
+}
+
+/// Whether `pattern` matches `name`.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let mut rest = pattern;
+    // Every offset of `name` at which the pattern so far can end: linear however many stars there are.
+    let mut ends = vec![0];
+    while let Some(first) = rest.chars().next() {
+        let mut next: Vec<usize> = Vec::new();
+        if let Some((low, high, after)) = range(rest) {
+            ends.iter().for_each(|end| next.extend(numbers(&name[*end..], low, high).map(|length| end + length)));
+            rest = after;
+        } else {
+            for end in ends {
+                match first {
+                    '*' => next.extend(end..=name[end..].find('.').map_or(name.len(), |dot| end + dot)),
+                    _ if name[end..].starts_with(first) => next.push(end + first.len_utf8()),
+                    _ => {}
+                }
+            }
+            rest = &rest[first.len_utf8()..];
+        }
+        next.retain(|end| name.is_char_boundary(*end));
+        next.sort_unstable();
+        next.dedup();
+        ends = next;
+    }
+    ends.last() == Some(&name.len())
+}
+
+/// Lengths of the numbers from `low` to `high`, without leading zeros, that `text` starts with.
+fn numbers(text: &str, low: u64, high: u64) -> impl Iterator<Item = usize> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    (1..=digits).filter(move |length| {
+        let number = &text[..*length];
+        let plain = number == "0" || !number.starts_with('0');
+        plain && number.parse().is_ok_and(|n: u64| (low..=high).contains(&n))
+    })
+}
+
+/// The part of a pattern that every matching name starts with; the whole of a pattern that is a plain name.
+fn prefix(pattern: &str) -> &str {
+    &pattern[..pattern.find(['*', '[']).unwrap_or(pattern.len())]
+}
+
+/// The range that a pattern starts with: `"[3-7].eth0"` → (3, 7, `".eth0"`).
+fn range(pattern: &str) -> Option<(u64, u64, &str)> {
+    let (range, rest) = pattern.strip_prefix('[')?.split_once(']')?;
+    let (low, high) = range.split_once('-')?;
+    Some((low.parse().ok()?, high.parse().ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_exactly_the_names_they_describe() {
+        for (pattern, yes, no) in [
+            ("switch", vec!["switch"], vec!["switch0", "switc", ""]),
+            ("node*.eth0", vec!["node0.eth0", "node12.eth0", "node.eth0"], vec!["node0.eth1", "node0", "x.eth0"]),
+            ("*", vec!["a", "switch"], vec!["node0.cpu"]),
+            ("*.gpu*", vec!["node0.gpu1", "n.gpu"], vec!["node0.cpu"]),
+            ("node[8-11].cpu", vec!["node8.cpu", "node11.cpu"], vec!["node7.cpu", "node08.cpu", "node12.cpu"]),
+            ("n[0-1]0", vec!["n00", "n10"], vec!["n20", "n0"]),
+            ("[x]", vec!["[x]"], vec!["x"]),
+        ] {
+            yes.iter().for_each(|name| assert!(matches(pattern, name), "{pattern} {name}"));
+            no.iter().for_each(|name| assert!(!matches(pattern, name), "{pattern} {name}"));
+        }
     }
 }

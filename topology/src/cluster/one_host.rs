@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::build::Builder;
+use super::describe::describe_host;
 use super::wire::Wire;
 use super::{Cluster, CpuSpec, Duplex, GpuSpec, HostId, LinkKind, PeerToPeer, Provenance, Stack, VertexId, VertexKind};
 use crate::{Bandwidth, InputError, Time};
@@ -46,7 +47,6 @@ impl Cluster {
         let provenance = Arc::new(provenance);
         let mut builder = Builder::new("this-host", "one host as measured");
         builder.host("host", &cpu, message_latency, message_bandwidth, &provenance);
-        builder.host_row("host", 1);
         let core = VertexId(0);
         if !gpus.is_empty() {
             builder.passing(PeerToPeer::HostMemory, None);
@@ -78,7 +78,9 @@ impl Cluster {
             let half = Time(latency.0 / 2);
             builder.wire(vertex, peers, &wire(LinkKind::Peer, Stack::Peer, half, bandwidth));
         }
-        Ok(builder.finish())
+        let mut cluster = builder.finish();
+        cluster.tables = describe_host(&cluster);
+        Ok(cluster)
     }
 }
 

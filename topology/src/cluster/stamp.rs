@@ -1,9 +1,10 @@
-//! Builds the cluster that the tables of a file describe: creates hosts and switches, then the wires that links name.
+//! Makes a cluster of a file's text in four steps: read the tables, check them, build, and describe what was built.
 //!
+//! Building creates hosts and switches, then the wires of fabrics, then those that links name.
 //! A host's inner links are resolved once by local names and repeated for each of its `count` copies.
 
 use super::build::Builder;
-use super::describe::{GPUS, LINKS, PROTOCOLS, SUMS, gpu_row, link_row, protocol_row, sums_row};
+use super::describe::{Wires, describe};
 use super::fabric_stamp::stamp_fabrics;
 use super::fabric_table::FabricTable;
 use super::file::{ClusterTable, HostTable, LinkTable, read};
@@ -28,11 +29,21 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
     order.apply(&mut tables)?;
     check_size(source, &tables)?;
     check_shared(&tables)?;
+    let (mut cluster, wires) = build(&tables)?;
+    cluster.tables = describe(&tables, &wires, &cluster)?;
+    Ok(cluster)
+}
+
+/// The cluster of checked tables, not yet described, and the number of wires of each of their links.
+fn build(tables: &ClusterTable<'_>) -> Result<(Cluster, Wires), InputError> {
     let mut builder = Builder::new(&tables.name, &tables.description);
+    builder.routing(tables.routing, tables.seed);
+    builder.shared_cores(tables.shared_cores);
+    let mut wires = Wires::default();
     let mut starts = Vec::new();
     for host in &tables.hosts {
         starts.push((builder.vertices().len() as u32, &host.stamp.spot));
-        stamp_host(host, &mut builder)?;
+        wires.of_hosts.push(stamp_host(host, &mut builder)?);
     }
     for switch in &tables.switches {
         starts.push((builder.vertices().len() as u32, &switch.spot));
@@ -40,8 +51,6 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
             builder.vertex(name, VertexKind::Switch, None);
         }
     }
-    builder.routing(tables.routing, tables.seed);
-    builder.shared_cores(tables.shared_cores);
     // Sorting millions of names takes longer than all else, so it is skipped where nothing is looked up and no name can
     // occur twice.
     let one_table = starts.len() == 1 && tables.fabrics.iter().all(FabricTable::takes_every_nic);
@@ -50,7 +59,7 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
     stamp_fabrics(&tables.fabrics, &names, &mut builder)?;
     drop(owned);
     if !(one_table && tables.links.is_empty()) {
-        wire_up(&tables.links, &starts, &mut builder)?;
+        wires.between_hosts = wire_up(&tables.links, &starts, &mut builder)?;
     }
     if let Some((first, apart)) = builder.separated() {
         let table = starts.partition_point(|(start, _)| *start <= apart.vertex.0) - 1;
@@ -58,7 +67,7 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
             format!("cannot be reached from {}; add a [[link]] or [[host.link]] that leads there", first.name);
         return Err(starts[table].1.clone().showing(&apart.name).error(message));
     }
-    Ok(builder.finish())
+    Ok((builder.finish(), wires))
 }
 
 /// Refuses what would not fit in memory, before anything is built.
@@ -96,8 +105,8 @@ fn check_shared(tables: &ClusterTable<'_>) -> Result<(), InputError> {
     }
 }
 
-/// Adds all copies of a host with their inner links.
-fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputError> {
+/// Adds all copies of a host with their inner links; returns the number of wires of each link.
+fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<Vec<u64>, InputError> {
     let gpus = || host.gpus.iter().flat_map(|gpu| gpu.stamp.names().map(move |name| (name, gpu)));
     let things = || host.things.iter().flat_map(|thing| thing.stamp.names().map(move |name| (name, thing)));
     // Local positions: the CPU is 0, the memory 1, which no link may name.
@@ -109,19 +118,7 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
         let spot = local[position as usize - 2].1;
         spot.clone().showing(name).error("this name is given twice in one host; rename one of the two")
     })?;
-    let mut wires = Vec::new();
-    let mut total = 0;
-    for link in &host.links {
-        let pairs = pairs(link, &names)?;
-        let count = pairs.len() as u64 * host.stamp.many();
-        total += count;
-        check_wires(link, builder, total)?;
-        let [one, other] = &link.between;
-        let shown = format!("{0}: {1} - {2}", host.stamp.shown(), one.text()?, other.text()?);
-        builder.row(LINKS, link_row(&shown, count, &link.wire));
-        builder.row(PROTOCOLS, protocol_row(&shown, &link.wire.protocol));
-        wires.push((link, pairs));
-    }
+    let wires = pairs_of_all(&host.links, &names, host.stamp.many(), builder)?;
     for name in host.stamp.names() {
         let base = builder.vertices().len() as u32;
         let cpu = &host.cpu;
@@ -137,48 +134,49 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
                 builder.adds(vertex, spec.clone(), provenance);
             }
         }
-        for (link, pairs) in &wires {
+        for (link, pairs) in host.links.iter().zip(&wires) {
             for (one, other) in pairs {
                 builder.wire(VertexId(base + one), VertexId(base + other), &link.wire);
             }
         }
     }
-    builder.host_row(&host.stamp.shown(), host.stamp.many());
-    for gpu in &host.gpus {
-        let shown = format!("{}: {}", host.stamp.shown(), gpu.stamp.shown());
-        builder.row(GPUS, gpu_row(&shown, gpu.stamp.many(), &gpu.spec, &gpu.provenance));
-    }
-    for thing in &host.things {
-        if let Some((spec, provenance)) = &thing.sums {
-            let shown = format!("{}: {}", host.stamp.shown(), thing.stamp.shown());
-            let count = host.stamp.many() * thing.stamp.many();
-            builder.row(SUMS, sums_row(&shown, count, spec, provenance));
-        }
-    }
-    Ok(())
+    Ok(wires.iter().map(|pairs| pairs.len() as u64 * host.stamp.many()).collect())
 }
 
-/// Adds the links between hosts and switches.
-fn wire_up(links: &[LinkTable<'_>], starts: &[(u32, &TextSpot<'_>)], builder: &mut Builder) -> Result<(), InputError> {
+/// Adds the links between hosts and switches; returns the number of wires of each.
+fn wire_up(
+    links: &[LinkTable<'_>],
+    starts: &[(u32, &TextSpot<'_>)],
+    builder: &mut Builder,
+) -> Result<Vec<u64>, InputError> {
     let linked = builder.vertices().iter().filter(|vertex| vertex.weight.kind != VertexKind::Memory);
     let names = named(linked.map(|vertex| (vertex.weight.name.as_str(), vertex.weight.id.0)), starts)?;
-    let mut wires = Vec::new();
-    let mut count = 0;
-    for link in links {
-        let pairs = pairs(link, &names)?;
-        count += pairs.len() as u64;
-        check_wires(link, builder, count)?;
-        wires.push(pairs);
-    }
+    let wires = pairs_of_all(links, &names, 1, builder)?;
+    let counts = wires.iter().map(|pairs| pairs.len() as u64).collect();
     for (link, pairs) in links.iter().zip(wires) {
-        let shown = format!("{} - {}", link.between[0].text()?, link.between[1].text()?);
-        builder.row(LINKS, link_row(&shown, pairs.len() as u64, &link.wire));
-        builder.row(PROTOCOLS, protocol_row(&shown, &link.wire.protocol));
         for (one, other) in pairs {
             builder.wire(VertexId(one), VertexId(other), &link.wire);
         }
     }
-    Ok(())
+    Ok(counts)
+}
+
+/// The pairs that each of `links` joins, of which there will be `copies`; refuses more than fit.
+fn pairs_of_all(
+    links: &[LinkTable<'_>],
+    names: &Names<'_>,
+    copies: u64,
+    builder: &Builder,
+) -> Result<Vec<Vec<(u32, u32)>>, InputError> {
+    let mut wires = Vec::new();
+    let mut total = 0;
+    for link in links {
+        let pairs = pairs(link, names)?;
+        total += pairs.len() as u64 * copies;
+        check_wires(link, builder, total)?;
+        wires.push(pairs);
+    }
+    Ok(wires)
 }
 
 /// Names of what links may join; `starts` gives the table of one that occurs twice.

@@ -7,7 +7,6 @@
 //! generation of GPU and by transport.
 
 mod carried;
-mod channels;
 mod choice;
 mod constants;
 mod fabric;

@@ -40,12 +40,6 @@ impl Images {
             }
             cluster.route(device(from), device(into)).ok()
         };
-        let mut links = Orbits::new(cluster.links().len());
-        let mut devices = Orbits::new(cluster.devices().len());
-        let generators: Vec<u32> = group.generators(ranks);
-        let wires = cluster.wires() as usize;
-        let mut moves: Vec<[OneToOne; 2]> =
-            generators.iter().map(|_| [OneToOne::new(cluster.links().len()), OneToOne::new(wires)]).collect();
         let feeder = |rank: u32| cluster.hosts()[placement.host(Rank(rank)).0 as usize].devices[0];
         let feeds = |rank: u32, to: u32| {
             let rank = group.image(ranks, to, rank);
@@ -55,47 +49,9 @@ impl Images {
         let fed: Vec<u32> = (0..unit).filter(|rank| fed && feeder(*rank) != device(*rank)).collect();
         let of_pairs = pairs.iter().map(|pair| (0..order).map(|to| route(pair, to)).collect());
         let of_feeds = fed.iter().map(|rank| (0..order).map(|to| feeds(*rank, to)).collect());
-        for all in of_pairs.chain(of_feeds) {
-            let all: Option<Vec<Route>> = all;
-            let all = all.ok_or("processes do not move with the ranks")?;
-            for other in &all[1..] {
-                if !alike(cluster, &all[0], other) {
-                    return Err("routes of ranks that are equal otherwise differ");
-                }
-                all[0].links.iter().zip(&other.links).for_each(|(one, other)| links.join(one.0, other.0));
-            }
-            for (generator, [of_links, of_wires]) in generators.iter().zip(&mut moves) {
-                for (to, from) in (0..).zip(&all) {
-                    let image = &all[(group.image(ranks, *generator, to * unit) / unit) as usize];
-                    let moved = |(one, other): (&LinkId, &LinkId)| {
-                        let wire = |id: LinkId| cluster.link(id).wire.0;
-                        of_links.pair(one.0, other.0) && of_wires.pair(wire(*one), wire(*other))
-                    };
-                    if !from.links.iter().zip(&image.links).all(moved) {
-                        return Err("routes of ranks that are equal otherwise meet on other links");
-                    }
-                }
-            }
-        }
-        for generator in &generators {
-            let (mut of_devices, mut of_hosts) =
-                (OneToOne::new(cluster.devices().len()), OneToOne::new(cluster.hosts().len()));
-            for rank in 0..ranks {
-                let image = group.image(ranks, *generator, rank);
-                let host = |rank: u32| placement.host(Rank(rank)).0;
-                let (one, other) = (device(rank), device(image));
-                if !of_devices.pair(one.0, other.0) || !of_hosts.pair(host(rank), host(image)) {
-                    return Err("hosts do not move with the ranks");
-                }
-                if !same_kind(&cluster.devices()[one.0 as usize], &cluster.devices()[other.0 as usize]) {
-                    return Err("ranks differ in their devices");
-                }
-                devices.join(one.0, other.0);
-                if !fed.is_empty() {
-                    devices.join(feeder(rank).0, feeder(image).0);
-                }
-            }
-        }
+        let links = link_orbits(group, ranks, cluster, of_pairs.chain(of_feeds))?;
+        let feeder: Option<&dyn Fn(u32) -> DeviceId> = if fed.is_empty() { None } else { Some(&feeder) };
+        let devices = device_orbits(group, cluster, placement, feeder)?;
         let images = Images {
             links: links.representatives(order, LinkId).ok_or("links have unequal numbers of images")?,
             devices: devices.representatives(order, DeviceId).ok_or("devices have unequal numbers of images")?,
@@ -155,6 +111,79 @@ impl Images {
     pub(super) fn device(&self, id: DeviceId) -> (DeviceId, u32) {
         self.devices[id.0 as usize].unwrap_or((id, 1))
     }
+}
+
+/// The links that take each other's place, where each of `routes` is a route and its images under all permutations.
+///
+/// # Errors
+/// Routes that differ, or that meet where their images do not.
+fn link_orbits(
+    group: Permutations,
+    ranks: u32,
+    cluster: &Cluster,
+    routes: impl Iterator<Item = Option<Vec<Route>>>,
+) -> Result<Orbits, &'static str> {
+    let unit = group.unit(ranks);
+    let mut links = Orbits::new(cluster.links().len());
+    let wires = cluster.wires() as usize;
+    let maps = |generator| (generator, [OneToOne::new(cluster.links().len()), OneToOne::new(wires)]);
+    let mut moves: Vec<(u32, [OneToOne; 2])> = group.generators(ranks).into_iter().map(maps).collect();
+    for all in routes {
+        let all = all.ok_or("processes do not move with the ranks")?;
+        for other in &all[1..] {
+            if !alike(cluster, &all[0], other) {
+                return Err("routes of ranks that are equal otherwise differ");
+            }
+            all[0].links.iter().zip(&other.links).for_each(|(one, other)| links.join(one.0, other.0));
+        }
+        for (generator, [of_links, of_wires]) in &mut moves {
+            for (to, from) in (0..).zip(&all) {
+                let image = &all[(group.image(ranks, *generator, to * unit) / unit) as usize];
+                let moved = |(one, other): (&LinkId, &LinkId)| {
+                    let wire = |id: LinkId| cluster.link(id).wire.0;
+                    of_links.pair(one.0, other.0) && of_wires.pair(wire(*one), wire(*other))
+                };
+                if !from.links.iter().zip(&image.links).all(moved) {
+                    return Err("routes of ranks that are equal otherwise meet on other links");
+                }
+            }
+        }
+    }
+    Ok(links)
+}
+
+/// The devices of ranks that take each other's place, and, if ranks are fed, those of their `feeder`s.
+///
+/// # Errors
+/// Hosts or devices that do not move with the ranks, or differ.
+fn device_orbits(
+    group: Permutations,
+    cluster: &Cluster,
+    placement: &Placement,
+    feeder: Option<&dyn Fn(u32) -> DeviceId>,
+) -> Result<Orbits, &'static str> {
+    let ranks = placement.ranks();
+    let mut devices = Orbits::new(cluster.devices().len());
+    for generator in group.generators(ranks) {
+        let (mut of_devices, mut of_hosts) =
+            (OneToOne::new(cluster.devices().len()), OneToOne::new(cluster.hosts().len()));
+        for rank in 0..ranks {
+            let image = group.image(ranks, generator, rank);
+            let host = |rank: u32| placement.host(Rank(rank)).0;
+            let [one, other] = [rank, image].map(|rank| placement.device(Rank(rank)));
+            if !of_devices.pair(one.0, other.0) || !of_hosts.pair(host(rank), host(image)) {
+                return Err("hosts do not move with the ranks");
+            }
+            if !same_kind(&cluster.devices()[one.0 as usize], &cluster.devices()[other.0 as usize]) {
+                return Err("ranks differ in their devices");
+            }
+            devices.join(one.0, other.0);
+            if let Some(feeder) = feeder {
+                devices.join(feeder(rank).0, feeder(image).0);
+            }
+        }
+    }
+    Ok(devices)
 }
 
 /// Whether messages behave equally on two routes.

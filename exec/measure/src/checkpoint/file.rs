@@ -224,32 +224,69 @@ impl Checkpoint {
         if [header.steps, header.epoch, header.samples].iter().any(|count| *count > u64::from(u32::MAX)) {
             return Err(torn("it says that more than 2^32 steps, epochs or samples are done"));
         }
-        let bytes_of = |name: &str, dtype: Dtype| -> Result<&[u8], InputError> {
-            let view = file.tensor(name).map_err(|error| torn(&error.to_string()))?;
-            if view.dtype() == dtype { Ok(view.data()) } else { Err(torn(&format!("`{name}` has another type"))) }
-        };
-        let values = |name: &str| -> Result<Vec<f32>, InputError> {
-            let words = bytes_of(name, Dtype::F32)?.as_chunks::<4>().0;
-            Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+        let tensors = Tensors { file: &file, torn: &torn };
+        let state = tensors.state(&header)?;
+        let log = tensors.log(&header)?;
+        Ok(Checkpoint { identity: header.identity, setting: header.setting, steps: header.steps, state, log })
+    }
+}
+
+/// The tensors of a file.
+struct Tensors<'f> {
+    file: &'f SafeTensors<'f>,
+    /// The error for a file with this fault.
+    torn: &'f dyn Fn(&str) -> InputError,
+}
+
+impl Tensors<'_> {
+    fn bytes(&self, name: &str, dtype: Dtype) -> Result<&[u8], InputError> {
+        let view = self.file.tensor(name).map_err(|error| (self.torn)(&error.to_string()))?;
+        if view.dtype() == dtype { Ok(view.data()) } else { Err((self.torn)(&format!("`{name}` has another type"))) }
+    }
+
+    fn values(&self, name: &str) -> Result<Vec<f32>, InputError> {
+        let words = self.bytes(name, Dtype::F32)?.as_chunks::<4>().0;
+        Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+    }
+
+    /// What has been trained.
+    fn state(&self, header: &Header) -> Result<State, InputError> {
+        let each = |count: usize, name: fn(usize) -> String| -> Result<Vec<Vec<f32>>, InputError> {
+            (0..count).map(|index| self.values(&name(index))).collect()
         };
         let mut trained = Vec::new();
         for name in &header.parameters {
-            trained.extend(values(name)?);
+            trained.extend(self.values(name)?);
         }
-        let workers: Result<Vec<_>, _> = (0..header.workers).map(|index| values(&statistics(index))).collect();
-        let references: Result<Vec<_>, _> = (0..header.references).map(|index| values(&reference(index))).collect();
-        let buffers: Result<Vec<_>, _> = (0..header.buffers).map(|index| values(&buffer(index))).collect();
         let (weights, velocity, average) = match header.learners {
-            0 => (vec![trained], values(VELOCITY)?, None),
+            0 => (vec![trained], self.values(VELOCITY)?, None),
             learners => {
-                let weights: Result<Vec<_>, _> = (0..learners).map(|index| values(&learner(index))).collect();
-                let previous = header.previous.then(|| values(PREVIOUS)).transpose()?;
-                (weights?, Vec::new(), Some((trained, previous)))
+                let weights = each(learners, learner)?;
+                let previous = header.previous.then(|| self.values(PREVIOUS)).transpose()?;
+                (weights, Vec::new(), Some((trained, previous)))
             }
         };
-        let places = bytes_of(CLAIMS, Dtype::U32)?.as_chunks::<4>().0;
+        Ok(State {
+            position: Position { epoch: header.epoch, samples: header.samples },
+            weights,
+            statistics: each(header.workers, statistics)?,
+            velocity,
+            average,
+            references: each(header.references, reference)?,
+            buffers: each(header.buffers, buffer)?,
+            accuracy_monitor: AccuracyMonitor::default().resuming(
+                header.judge_before.map(f64::from_bits),
+                header.judge_recent.iter().copied().map(f64::from_bits).collect(),
+            ),
+        })
+    }
+
+    /// What happened so far.
+    fn log(&self, header: &Header) -> Result<Log, InputError> {
+        let places = self.bytes(CLAIMS, Dtype::U32)?.as_chunks::<4>().0;
         let places: Vec<u32> = places.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        let times = bytes_of(CLAIM_TIMES, Dtype::U64)?.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let times = self.bytes(CLAIM_TIMES, Dtype::U64)?.as_chunks::<8>().0;
+        let times = times.iter().map(|word| u64::from_le_bytes(*word));
         let claim = |(place, at): (&[u32; 3], u64)| Claim {
             iteration: place[0],
             rank: place[1],
@@ -261,25 +298,11 @@ impl Checkpoint {
             correct: *correct as usize,
             mean_loss: f64::from_bits(*loss),
         };
-        let log = Log {
+        Ok(Log {
             evaluations: header.evaluations.iter().map(evaluation).collect(),
             restarts: header.restarts,
             claims: places.as_chunks::<3>().0.iter().zip(times).map(claim).collect(),
-        };
-        let state = State {
-            position: Position { epoch: header.epoch, samples: header.samples },
-            weights,
-            statistics: workers?,
-            velocity,
-            average,
-            references: references?,
-            buffers: buffers?,
-            accuracy_monitor: AccuracyMonitor::default().resuming(
-                header.judge_before.map(f64::from_bits),
-                header.judge_recent.iter().copied().map(f64::from_bits).collect(),
-            ),
-        };
-        Ok(Checkpoint { identity: header.identity, setting: header.setting, steps: header.steps, state, log })
+        })
     }
 }
 

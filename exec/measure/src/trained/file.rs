@@ -91,6 +91,47 @@ impl RunsFile {
     }
 }
 
+/// The errors of a file of rows by line, from 0.
+struct Faults<'a> {
+    path: &'a Path,
+    plan: &'a [Planned],
+    shard: Option<SweepShard>,
+    /// The seeds of the runs that belong in the file.
+    seeds: BTreeMap<&'a str, u64>,
+}
+
+impl Faults<'_> {
+    fn foreign(&self, line: usize) -> InputError {
+        let message = format!(
+            "line {} is of no run of this sweep: name another file, or remove the rows of what was changed",
+            line + 1
+        );
+        wrong(self.path, &message)
+    }
+
+    /// A row of another shard, or of no run.
+    fn elsewhere(&self, line: usize, row: &EpochRow) -> InputError {
+        match self.shard {
+            Some(shard)
+                if !self.seeds.contains_key(row.run.as_str())
+                    && self.plan.iter().any(|planned| planned.run == row.run) =>
+            {
+                let message = format!(
+                    "line {} is of another shard than {shard}: was the file copied or renamed? Remove it, and run this shard",
+                    line + 1
+                );
+                wrong(self.path, &message)
+            }
+            _ => self.foreign(line),
+        }
+    }
+
+    fn changed(&self, line: usize) -> InputError {
+        let message = format!("line {} was changed after it was written: remove the rows of its run", line + 1);
+        wrong(self.path, &message)
+    }
+}
+
 /// The rows of whole runs in `text`, and the number of bytes up to their end.
 fn known(
     path: &Path,
@@ -101,27 +142,8 @@ fn known(
 ) -> Result<(Vec<EpochRow>, u64), InputError> {
     let seeds: BTreeMap<&str, u64> =
         share(plan, shard).iter().map(|planned| (planned.run.as_str(), planned.seed)).collect();
-    let foreign = |line: usize| {
-        let message = format!(
-            "line {} is of no run of this sweep: name another file, or remove the rows of what was changed",
-            line + 1
-        );
-        wrong(path, &message)
-    };
-    let elsewhere = |line: usize, row: &EpochRow| match shard {
-        Some(shard) if !seeds.contains_key(row.run.as_str()) && plan.iter().any(|planned| planned.run == row.run) => {
-            let message = format!(
-                "line {} is of another shard than {shard}: was the file copied or renamed? Remove it, and run this shard",
-                line + 1
-            );
-            wrong(path, &message)
-        }
-        _ => foreign(line),
-    };
-    let changed = |line: usize| {
-        let message = format!("line {} was changed after it was written: remove the rows of its run", line + 1);
-        wrong(path, &message)
-    };
+    let faults = Faults { path, plan, shard, seeds };
+    let seeds = &faults.seeds;
     // The settings of a row are those of its run.
     let planned = |row: &EpochRow| {
         let of = plan.iter().find(|planned| planned.run == row.run);
@@ -132,7 +154,7 @@ fn known(
     let header = if text.starts_with(&former) { former } else { form.header() };
     if !text.starts_with(&header) {
         // Torn when the last run was interrupted, unless it was never our file.
-        return if header.starts_with(text) { Ok((Vec::new(), 0)) } else { Err(foreign(0)) };
+        return if header.starts_with(text) { Ok((Vec::new(), 0)) } else { Err(faults.foreign(0)) };
     }
     let (mut rows, mut run, mut whole, mut at) = (Vec::new(), Vec::new(), header.len(), header.len());
     let mut done: BTreeSet<String> = BTreeSet::new();
@@ -140,23 +162,23 @@ fn known(
         let Some(bare) = line.strip_suffix('\n') else {
             let ours = seeds.keys().any(|run| run.starts_with(line) || line.starts_with(&format!("{run},")));
             if !ours {
-                return Err(foreign(number));
+                return Err(faults.foreign(number));
             }
             break;
         };
         let row = form.row(bare).filter(|row| form.line(row) == line);
-        let Some(row) = row else { return Err(changed(number)) };
+        let Some(row) = row else { return Err(faults.changed(number)) };
         if seeds.get(row.run.as_str()) != Some(&row.seed) || done.contains(&row.run) {
-            return Err(elsewhere(number, &row));
+            return Err(faults.elsewhere(number, &row));
         }
         let ordered = row.diverged_step.is_some() || row.epoch as usize == run.len() + 1;
         if !ordered || !planned(&row) {
-            return Err(changed(number));
+            return Err(faults.changed(number));
         }
         at += line.len();
         if run.first().is_some_and(|first: &EpochRow| first.run != row.run) {
             // Only a torn line has no end, and nothing follows it.
-            return Err(foreign(number));
+            return Err(faults.foreign(number));
         }
         let ends = row.ends_run();
         run.push(row);

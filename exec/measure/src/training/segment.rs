@@ -1,9 +1,9 @@
 //! Runs one segment of a training: a number of steps on the ranks of a launch, with watchdog, progress and metrics.
 
 use lockstep_exec::{
-    Arenas, Evaluations, ExecError, Flight, InjectedFault, Observer, Order, RunOptions, Snapshot, State,
+    Arenas, Evaluations, ExecError, Flight, InjectedFault, MeasuredRun, Observer, Order, RunOptions, Snapshot, State,
 };
-use lockstep_experiment::Length;
+use lockstep_experiment::{Experiment, Length};
 use lockstep_report::failure::Failure;
 use lockstep_report::log::timed;
 use lockstep_report::progress::ProgressLine;
@@ -14,6 +14,7 @@ use crate::checkpoint::claims_from;
 use crate::devices::devices;
 use crate::launch::Launch;
 use crate::metrics::training;
+use crate::operation::Operation;
 use crate::run_failure::run_failure;
 
 /// Most steps at the start that are left out of statistics.
@@ -149,19 +150,7 @@ impl Training<'_> {
         let what = || format!("{label}: {steps} steps");
         let run = progress.beside(|| timed(what, || launch.run(&program, hosts, data, &options)));
         progress.end();
-        let mut run = run.map_err(|error| match error {
-            ExecError::Input(error) => Failure::Input(experiment.locate(error)),
-            other => run_failure(other),
-        })?;
-        if let Some(run) = &mut run {
-            operation.complete(run);
-            if run.stopped {
-                let steps = run.first + run.losses.len() as u64;
-                let resume = ErrorPlace::Flag("resume");
-                let message = format!("ended after step {steps}, which is kept: resume with {resume}");
-                return Err(Failure::Interrupted(message));
-            }
-        }
+        let run = ended(run, operation, experiment)?;
         let configuration = configuration.clone();
         Ok(run.map(|run| MeasuredTraining {
             configuration,
@@ -173,4 +162,29 @@ impl Training<'_> {
             tuning: None,
         }))
     }
+}
+
+/// The run after it has ended, completed by what was done before it was resumed.
+///
+/// # Errors
+/// Its failure, with its place in the experiment; a run that was stopped.
+fn ended(
+    run: Result<Option<MeasuredRun>, ExecError>,
+    operation: &Operation,
+    experiment: &Experiment,
+) -> Result<Option<MeasuredRun>, Failure> {
+    let mut run = run.map_err(|error| match error {
+        ExecError::Input(error) => Failure::Input(experiment.locate(error)),
+        other => run_failure(other),
+    })?;
+    if let Some(run) = &mut run {
+        operation.complete(run);
+        if run.stopped {
+            let steps = run.first + run.losses.len() as u64;
+            let resume = ErrorPlace::Flag("resume");
+            let message = format!("ended after step {steps}, which is kept: resume with {resume}");
+            return Err(Failure::Interrupted(message));
+        }
+    }
+    Ok(run)
 }

@@ -1,11 +1,11 @@
 //! Computes errors by curve, and over all of them.
 
 use lockstep_report::{CurvePointRow, CurveRow};
-use lockstep_sim::SimError;
+use lockstep_sim::{CollectiveRun, Platform, Roofline, SimError, nccl_choice, simulate_collective};
+use lockstep_topology::{Cluster, Group, Hosting, Placement, PlacementRule};
 
-use super::predict::predict;
 use super::shipped::cluster;
-use super::{Curve, MeasuredSystem};
+use super::{Curve, CurvePoint, MeasuredSystem};
 
 /// Sizes that count as large.
 const LARGE: u64 = 16 << 20;
@@ -87,4 +87,39 @@ fn note(rows: &[CurveRow]) -> String {
          the median is {large:.3}",
         rows.len()
     )
+}
+
+/// The prediction of a point.
+#[derive(Debug, Clone, PartialEq)]
+struct Predicted {
+    micros: f64,
+    /// NCCL's choice.
+    choice: Option<String>,
+}
+
+/// Predicts `point` of `curve` on `cluster`, the system's.
+///
+/// # Errors
+/// Ranks that have no place, an algorithm that does not serve them.
+fn predict(
+    system: &MeasuredSystem,
+    cluster: &Cluster,
+    curve: &Curve,
+    point: &CurvePoint,
+) -> Result<Predicted, SimError> {
+    let placement = Placement::new(cluster, point.ranks, &PlacementRule::Pack)?;
+    let placement = placement.and_switches(cluster, &curve.algorithm.joined(point.ranks), &curve.algorithm)?;
+    let hosting = Hosting::new(&placement, &system.hosting)?;
+    let costs = Roofline;
+    let platform = Platform::new(cluster, &placement, &hosting, &costs);
+    let members: Vec<_> = placement.all().collect();
+    let group = match curve.algorithm.by_nodes() {
+        true => Group::nodes(&placement.node_sizes(&members)),
+        false => Group::flat(placement.ranks()),
+    };
+    let collective = curve.collective.of(point.ranks, point.bytes);
+    let run = CollectiveRun::new(collective, curve.algorithm.clone(), group, point.bytes / 4);
+    let time = simulate_collective(&run, &platform)?.time;
+    let choice = nccl_choice(&run, &platform)?.and_then(|text| Some(text.split_once(" takes ")?.1.to_owned()));
+    Ok(Predicted { micros: time.as_secs_f64() * 1e6, choice })
 }

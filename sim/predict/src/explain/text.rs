@@ -4,7 +4,7 @@ use lockstep_topology::Bytes;
 
 use lockstep_report::explanation::{
     ClassFigures, ComputationFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures,
-    PeriodicFigures, SensitivityFigures,
+    PeriodicFigures, SensitivityFigures, ShortcutFigures,
 };
 use lockstep_report::{CollectiveRow, PredictedRow, aligned};
 
@@ -42,6 +42,7 @@ pub fn text(row: &PredictedRow) -> String {
     let found = sensitivity(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden);
     part("sensitivity", format!("{found}({})\n", answer.sensitivity_basis));
     part("error bar", error_bar(&answer.error_bar));
+    part("shortcuts", shortcuts(&answer.shortcuts));
     text
 }
 
@@ -256,6 +257,14 @@ fn error_bar(bar: &ErrorBar) -> String {
         }
         _ => format!("{}\n{}", bar.basis, kernels(bar)),
     }
+}
+
+fn shortcuts(all: &[ShortcutFigures]) -> String {
+    let row = |used: &ShortcutFigures| {
+        let taken = if used.taken == 0 { "-".to_owned() } else { format!("{} {}", used.taken, used.unit) };
+        vec![taken, used.shortcut.clone(), used.why_not.clone().unwrap_or_default()]
+    };
+    aligned(&["taken", "of the simulator", "else not, as"], &all.iter().map(row).collect::<Vec<_>>())
 }
 
 fn kernels(bar: &ErrorBar) -> String {

@@ -79,7 +79,8 @@ fn one_rank_represents_all_along_the_outermost_axis() {
         let mesh = Some(format!("data={data},tensor=4").parse().expect("a mesh"));
         let strategy = "model-parallel".parse().expect("a strategy");
         let job = Job { strategy, mesh, ..job(&world, EVEN, "ring", 64 << 10) };
-        let (_, folding) = of_program(&job.program().expect("a program"), &platform(&world), FoldRule::Exact);
+        let program = job.program().expect("a program");
+        let folding = of_program(&program, &platform(&world), FoldRule::Exact).folding;
         assert!(matches!(folding, Folding::Folded { representatives: 4, .. }), "{folding}");
     }
 }
@@ -143,7 +144,7 @@ fn parts_of_layers_are_equal_task_by_task() {
             let cut = lockstep_models::StageCut::Layers;
             let job = Job { strategy, mesh, cut, fuse, accumulate: 4, ..job(&world, EVEN, "ring", 64 << 10) };
             let program = job.program().unwrap_or_else(|error| panic!("{what}: {error}"));
-            let (_, (_, folding)) = renumber::best(&program, &platform(&world), FoldRule::Exact);
+            let folding = SimulatedRanks::of(&program, &platform(&world), FoldRule::Exact).folded.folding;
             let Folding::Folded { representatives: found, .. } = folding else { panic!("{what}: {folding}") };
             assert_eq!(found, representatives, "{what}");
             assert!(same_tasks(&world, &program, 3, &what));

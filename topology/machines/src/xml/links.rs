@@ -13,6 +13,15 @@ use crate::machine::{Machine, Rate};
 /// Links between GPUs `from` and `to`, and the first element that states them.
 type Pairs<'a> = BTreeMap<(usize, usize), (u32, Element<'a>)>;
 
+/// The links of all GPUs besides those to CPUs and switches.
+#[derive(Default)]
+struct Found<'a> {
+    nvlinks: Pairs<'a>,
+    fabric: Pairs<'a>,
+    to_itself: u32,
+    to_absent: u32,
+}
+
 /// Where a link leads.
 enum End {
     Switch,
@@ -30,49 +39,11 @@ pub(super) fn read(gpus: &[Gpu<'_>], model: &CatalogueGpu, machine: &mut Machine
         assume(gpus.len(), model, machine);
         return Ok(());
     }
-    let (mut nvlinks, mut fabric) = (Pairs::new(), Pairs::new());
-    let (mut to_itself, mut to_absent) = (0, 0);
-    for (i, gpu) in gpus.iter().enumerate().filter(|(_, gpu)| !gpu.is_bare()) {
-        let (name, socket) = (format!("gpu{i}"), machine.socket(gpu.socket));
-        let (mut to_switch, mut to_cpu, mut all) = (0, 0, 0);
-        for link in gpu.element.children() {
-            let pairs = match link.name() {
-                "c2c" => {
-                    machine.link(&socket, &name, Rate::C2c(c2c(link)?), false);
-                    continue;
-                }
-                "nvlink" => &mut nvlinks,
-                "xgmi" => &mut fabric,
-                _ => return Err(link.error("is not a supported link: there are <nvlink>, <xgmi> and <c2c>")),
-            };
-            let Some(count) = link.whole("count", 1..=1_024)? else {
-                return Err(link.error("has no count: add how many links these are, as count=\"12\""));
-            };
-            let count = count as u32;
-            let end = end(link, i, gpus)?;
-            match end {
-                End::Switch => to_switch += count,
-                End::Cpu => to_cpu += count,
-                End::Gpu(to) => pairs.entry((i, to)).or_insert((0, link)).0 += count,
-                End::Itself => to_itself += count,
-                End::Absent => to_absent += count,
-            }
-            if link.name() == "nvlink" && !matches!(end, End::Itself) {
-                all += count;
-            }
-        }
-        let lanes = |count| lanes(model, gpu, all, count);
-        if to_switch > 0 {
-            let switch = machine.nvswitch();
-            machine.nvlink(switch, &name, model, lanes(to_switch)?, false);
-        }
-        if to_cpu > 0 {
-            machine.nvlink(&socket, &name, model, lanes(to_cpu)?, false);
-        }
-        if all > 0 {
-            lanes(all)?;
-        }
+    let mut found = Found::default();
+    for i in (0..gpus.len()).filter(|i| !gpus[*i].is_bare()) {
+        read_gpu(i, gpus, model, machine, &mut found)?;
     }
+    let Found { nvlinks, fabric, to_itself, to_absent } = found;
     for (count, what) in [
         (to_itself, "links of GPUs lead to themselves, as virtual machines write them"),
         (to_absent, "links lead to GPUs that the file has not"),
@@ -96,6 +67,57 @@ pub(super) fn read(gpus: &[Gpu<'_>], model: &CatalogueGpu, machine: &mut Machine
         };
         let all = Bandwidth::new(rate.bytes_per_s() * f64::from(*count)).expect("positive factors");
         machine.link(&format!("gpu{from}"), &format!("gpu{to}"), Rate::Xgmi(all), false);
+    }
+    Ok(())
+}
+
+/// Adds the links of GPU `i` to CPUs and switches, and finds those to other GPUs.
+fn read_gpu<'a>(
+    i: usize,
+    gpus: &[Gpu<'a>],
+    model: &CatalogueGpu,
+    machine: &mut Machine,
+    found: &mut Found<'a>,
+) -> Result<(), InputError> {
+    let gpu = &gpus[i];
+    let (name, socket) = (format!("gpu{i}"), machine.socket(gpu.socket));
+    let (mut to_switch, mut to_cpu, mut all) = (0, 0, 0);
+    for link in gpu.element.children() {
+        let pairs = match link.name() {
+            "c2c" => {
+                machine.link(&socket, &name, Rate::C2c(c2c(link)?), false);
+                continue;
+            }
+            "nvlink" => &mut found.nvlinks,
+            "xgmi" => &mut found.fabric,
+            _ => return Err(link.error("is not a supported link: there are <nvlink>, <xgmi> and <c2c>")),
+        };
+        let Some(count) = link.whole("count", 1..=1_024)? else {
+            return Err(link.error("has no count: add how many links these are, as count=\"12\""));
+        };
+        let count = count as u32;
+        let end = end(link, i, gpus)?;
+        match end {
+            End::Switch => to_switch += count,
+            End::Cpu => to_cpu += count,
+            End::Gpu(to) => pairs.entry((i, to)).or_insert((0, link)).0 += count,
+            End::Itself => found.to_itself += count,
+            End::Absent => found.to_absent += count,
+        }
+        if link.name() == "nvlink" && !matches!(end, End::Itself) {
+            all += count;
+        }
+    }
+    let lanes = |count| lanes(model, gpu, all, count);
+    if to_switch > 0 {
+        let switch = machine.nvswitch();
+        machine.nvlink(switch, &name, model, lanes(to_switch)?, false);
+    }
+    if to_cpu > 0 {
+        machine.nvlink(&socket, &name, model, lanes(to_cpu)?, false);
+    }
+    if all > 0 {
+        lanes(all)?;
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ fn a_three_level_tree_has_the_switches_hops_and_bisection_of_its_closed_form() {
     let keys = "down = [2, 3, 4]\nup = [2, 3]\nparallel = [2, 1]\ntrunk_bandwidth = [\"2GB/s\", \"5GB/s\"]";
     let tree = cluster(24, 1, &fabric("fat-tree", "h*.n0", keys)).unwrap();
     // 12 leaves, 4 x 2 spines, 2 x 3 cores; wires up 12 x 2 x 2 and 8 x 3.
-    assert_eq!((tree.switches().count(), tree.fabrics[0].switches), (26, 26));
+    assert_eq!((tree.switches().count(), tree.fabrics[0].shape.switches()), (26, 26));
     let rows = &tree.describe()[2].rows;
     let counts: Vec<[&str; 2]> = rows[1..].iter().map(|row| [row[1].as_str(), row[4].as_str()]).collect();
     assert_eq!(counts, [["24", "1.000"], ["48", "2.000"], ["24", "5.000"]]);
