@@ -31,6 +31,7 @@ mod learners;
 mod local_sgd;
 mod memory;
 mod metrics;
+mod named_types;
 mod nestings;
 mod outputs;
 mod overlap;

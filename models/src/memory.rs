@@ -45,7 +45,7 @@ pub struct Memory {
     pub activations_unplanned: u64,
     /// The most that is live at once: a lower bound for every plan.
     pub activations_live: u64,
-    /// Scratch of the exchanges in flight: a chunk for each lane of their windows.
+    /// Scratch of the sums in flight: a chunk for each lane of their windows.
     pub communication: u64,
     /// What it holds of buffers that the program declares.
     pub buffers: u64,

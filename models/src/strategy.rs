@@ -55,6 +55,11 @@ trait Plan {
         AxisSet::default()
     }
 
+    /// The axes along which nothing but activations is exchanged, so that a library may serve them.
+    fn activation_axes(&self) -> AxisSet {
+        AxisSet::default()
+    }
+
     /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
     fn trains_apart(&self) -> bool {
         false
@@ -177,6 +182,12 @@ impl Strategy {
     /// How `learners` learners, `each` of them on a device, keep an average model; `None` where there is none.
     pub fn averaging(&self, learners: u32, each: u32) -> Option<Averaging> {
         self.plan().averaging(learners, each)
+    }
+
+    /// The axes along which nothing but activations is exchanged, so that a library may serve them; none in most
+    /// strategies.
+    pub fn activation_axes(&self) -> AxisSet {
+        self.plan().activation_axes()
     }
 
     /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.

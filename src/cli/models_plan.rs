@@ -103,6 +103,7 @@ impl ModelsPlan {
         let library = || cluster.as_ref().and_then(library_of_gpus);
         let job = Job {
             strategy: self.strategy,
+            activations: library(),
             algorithm: self.algorithm.or_else(library).unwrap_or_else(Algorithm::ring),
             axis_algorithms: self.axis_algorithms.unwrap_or_default(),
             accumulate: if in_stages { self.micro_batches } else { 1 },

@@ -1,5 +1,5 @@
-//! Tests a property of files that are no TOML: Caffe's nets and solvers, profiles, reports and tables that a command reads
-//! again. Another value or an unknown field changes what the command answers, is refused or noted, or is listed here with
+//! Tests a property of other files: Caffe's nets and solvers, profiles, reports and tables that a command reads again,
+//! papers and their figures. Another value or an unknown field changes what the command answers, is refused or noted, or is listed here with
 //! the reason why it does neither.
 
 use std::fs;
@@ -27,6 +27,11 @@ struct Document {
 
 const NET: &str = include_str!("files/net.prototxt");
 const SOLVER: &str = include_str!("files/solver.prototxt");
+const PAPER: &str = include_str!("files/paper.toml");
+const FIGURES: &str = include_str!("files/paper.figures.toml");
+/// The page has all texts but the names of figures.
+const PAPERS: &[&str] =
+    &["papers paper.toml --html /dev/stdout --format json", "papers paper.toml --figures --format json"];
 
 fn documents() -> Vec<Document> {
     vec![
@@ -95,6 +100,13 @@ fn documents() -> Vec<Document> {
                 ),
             ],
         },
+        Document { name: "paper.toml", text: PAPER.to_owned(), calls: PAPERS, listed: &[] },
+        Document {
+            name: "paper.figures.toml",
+            text: FIGURES.to_owned(),
+            calls: PAPERS,
+            listed: &[("workers", "the values of the axis replace it")],
+        },
         Document {
             name: "errors.csv",
             text: ["paper,error_pct,holds,row"]
@@ -157,6 +169,40 @@ fn of_messages(text: &str) -> Vec<Change> {
             what: format!("line {line}: {UNKNOWN} before {field}"),
             text: unknown,
         });
+    }
+    changes
+}
+
+/// The keys of a text in TOML, with another value each (of a list its first one), and an unknown key before each.
+fn of_toml(text: &str) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (at, _) in text.match_indices(" = ") {
+        let begin = text[..at].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+        let (field, line) = (&text[begin..at], text[..at].lines().count());
+        let start = at + 3 + (text[at + 3..].len() - text[at + 3..].trim_start_matches('[').len());
+        let value = match text[start..].strip_prefix('"') {
+            Some(quoted) => &text[start..start + quoted.find('"').map_or(0, |end| end + 2)],
+            None => text[start..].split([',', ' ', ']', '\n']).next().unwrap_or_default(),
+        };
+        let other = match value {
+            "true" => "false".to_owned(),
+            "false" => "true".to_owned(),
+            _ => value
+                .parse::<f64>()
+                .map_or_else(|_| format!("\"{UNKNOWN}\""), |number| (2.0 * number + 1.0).to_string()),
+        };
+        let mut change = |field: &str, what: String, text: String| {
+            let (field, what) = (field.to_owned(), format!("line {line}: {what}"));
+            changes.push(Change { field, what, text });
+        };
+        // A table's keys are changed one by one.
+        if !value.is_empty() && !value.starts_with('{') {
+            let replaced = format!("{}{other}{}", &text[..start], &text[start + value.len()..]);
+            change(field, format!("{field} = {other}"), replaced);
+        }
+        let end = if text[..begin].ends_with('\n') { "\n" } else { ", " };
+        let unknown = format!("{}{UNKNOWN} = 1{end}{}", &text[..begin], &text[begin..]);
+        change(UNKNOWN, format!("{UNKNOWN} before {field}"), unknown);
     }
     changes
 }
@@ -240,6 +286,8 @@ fn asked(folder: &Path, document: &Document, text: &str) -> Vec<(Option<i32>, St
     fs::create_dir_all(&work).expect("a folder");
     fs::write(work.join("net.prototxt"), NET).expect("a file");
     fs::write(work.join("small.toml"), super::keys::SMALL).expect("a file");
+    fs::write(work.join("paper.toml"), PAPER).expect("a file");
+    fs::write(work.join("paper.figures.toml"), FIGURES).expect("a file");
     fs::write(work.join(document.name), text).expect("a file");
     let one = |call: &&str| {
         let words = call.replace("@FILE", document.name);
@@ -265,6 +313,7 @@ fn fields_of_other_files_are_read_or_refused() {
         let changes = match document.name.rsplit('.').next() {
             Some("json") => of_json(&document.text),
             Some("csv") => of_table(&document.text),
+            Some("toml") => of_toml(&document.text),
             _ => of_messages(&document.text),
         };
         let is_listed =

@@ -149,6 +149,17 @@ impl<'a> Table<'a> {
         Err(entry.error(format!("{owner} has no key {}: {cure}", entry.key)))
     }
 
+    /// Refuses the keys that nothing reads beside the others of the table; `why` says which of these is the reason.
+    ///
+    /// # Errors
+    /// The first such key.
+    pub fn unread(&self, keys: &[&str], why: &str) -> Result<(), InputError> {
+        match keys.iter().find_map(|key| self.get(key)) {
+            Some(entry) => Err(entry.error(format!("{why}: leave {} out", entry.key))),
+            None => Ok(()),
+        }
+    }
+
     /// The value under `key`, if it is there.
     pub fn get(&self, key: &str) -> Option<Entry<'a>> {
         let (key, value) = self.table.get_key_value(key)?;

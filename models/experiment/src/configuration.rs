@@ -265,6 +265,7 @@ impl Experiment {
                 bucket: self.bucket,
                 algorithm: algorithm.clone(),
                 axis_algorithms: self.axis_algorithms.clone(),
+                activations: self.serving_library(self.learners).cloned(),
                 chunk: self.chunk,
                 concurrent_exchanges: self.concurrent_exchanges,
                 fuse: self.fuse,

@@ -80,10 +80,15 @@ impl Experiment {
     }
 
     /// The library between the GPUs of its cluster, where it serves the experiment: each rank has a GPU of its own, and
-    /// nothing is stated that only lockstep's own algorithms read. Else [`default_method`].
-    fn default_method(&self, learners: u32) -> Algorithm {
+    /// nothing is stated that only lockstep's own algorithms read.
+    pub(crate) fn serving_library(&self, learners: u32) -> Option<&Algorithm> {
         let serves = learners == 1 && self.chunk.is_none() && self.concurrent_exchanges == 1;
-        self.library.clone().filter(|_| serves).unwrap_or_else(|| default_method(learners))
+        self.library.as_ref().filter(|_| serves)
+    }
+
+    /// That library, else [`default_method`].
+    fn default_method(&self, learners: u32) -> Algorithm {
+        self.serving_library(learners).cloned().unwrap_or_else(|| default_method(learners))
     }
 
     /// Numbers of learners on each device with the epochs that end each, from the beginning of a run of `epochs`.

@@ -109,7 +109,7 @@ macro_rules! rows {
         }
         "axis_algorithms" axis_algorithms: AxisAlgorithms = AxisAlgorithms::default(),
         "Algorithms of the exchanges along single axes of the mesh, e.g. tensor=library:nccl,data=hierarchical:ring; exchanges along several take \
-         that of the outermost one that has its own [default: direct for activations, else the algorithm]", {
+         that of the outermost one that has its own [default: for activations along tensor the library between the cluster's GPUs, for others direct, else the algorithm]", {
             value: "AXIS=A,…", how: &One(word(), |e, all| e.axis_algorithms = all), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| {
                 let all = &run.configuration.job.axis_algorithms;

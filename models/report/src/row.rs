@@ -90,7 +90,7 @@ pub struct PredictedRow {
     /// Samples per second over all ranks, each step's share of a shuffle counted.
     pub images_per_s: f64,
     /// Typical error of such predictions, in percent of `images_per_s`: the mean where they were measured, else assumed;
-    /// tables show it behind that.
+    /// tables show it behind that. Empty where it is not known.
     pub typical_error_pct: Option<f64>,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch; see
     /// [`scaling_efficiencies`].

@@ -50,6 +50,8 @@ struct Climb {
     threshold: f64,
     /// The most that memory allows.
     most: u32,
+    /// Whether it would have tried more than memory allows.
+    is_full: bool,
     /// Learners and throughput of the observation before.
     before: Option<(u32, f64)>,
     now: Verdict,
@@ -60,9 +62,11 @@ impl Climb {
         let Verdict::Try(learners) = self.now else { return };
         // A device that did nothing has no throughput, whatever the division gave.
         let throughput = if throughput.is_finite() { throughput.max(0.0) } else { 0.0 };
+        let gains = self.before.is_none_or(|(_, best)| throughput - best > self.threshold * best);
+        self.is_full = gains && learners >= self.most;
         self.now = match self.before {
-            Some((fewer, best)) if throughput - best <= self.threshold * best => Verdict::Stay(fewer),
-            _ if learners >= self.most => Verdict::Stay(learners),
+            Some((fewer, _)) if !gains => Verdict::Stay(fewer),
+            _ if self.is_full => Verdict::Stay(learners),
             _ => Verdict::Try(learners + 1),
         };
         self.before = Some((learners, throughput));
@@ -106,7 +110,10 @@ impl Tuner {
     /// A tuner that begins with one learner on each device. `most`: how many fit in each device's memory, at least one.
     /// `threshold`: the share by which throughput must grow.
     pub fn new(most: &[u32], threshold: f64) -> Tuner {
-        let climb = |most: &u32| Climb { threshold, most: (*most).max(1), before: None, now: Verdict::Try(1) };
+        let climb = |most: &u32| {
+            let most = (*most).max(1);
+            Climb { threshold, most, is_full: false, before: None, now: Verdict::Try(1) }
+        };
         Tuner { each: most.iter().map(climb).collect(), devices: Devices::Unobserved, trials: Vec::new() }
     }
 
@@ -175,7 +182,7 @@ impl Tuner {
 
     /// A summary for people of what it observed and what it chose: `learners per device and images/s of each device:
     /// 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`. Devices that are tuned separately have a
-    /// figure each: `1+1: 100.0+40.0`.
+    /// figure each: `1+1: 100.0+40.0`. It says so where only memory kept a device from trying more.
     pub fn trail(&self) -> String {
         let apart = self.devices == Devices::Apart;
         let list = |all: &[u32]| if apart { joined(all, u32::to_string) } else { all[0].to_string() };
@@ -183,12 +190,13 @@ impl Tuner {
         let trial = |trial: &Trial| format!("{}: {}", list(&trial.learners), figures(&trial.throughput));
         let trials: Vec<String> = self.trials.iter().map(trial).collect();
         format!(
-            "{}learners per device and images/s of each device: {}; settled at {} (threshold {} %, at most {} fit)",
+            "{}learners per device and images/s of each device: {}; settled at {} (threshold {} %, at most {} fit{})",
             if apart { "devices differ and are tuned separately: " } else { "" },
             trials.join(", "),
             list(&self.learners()),
             self.each[0].threshold * 100.0,
-            list(&self.most())
+            list(&self.most()),
+            if self.each.iter().any(|device| device.is_full) { ", so more were not tried" } else { "" }
         )
     }
 

@@ -111,7 +111,7 @@ impl Tasks<'_> {
 
     fn send(&mut self, name: String, collective: Collective, buffer: usize, elements: u64, after: TaskId) -> TaskId {
         let (axes, buffer) = (AxisSet::of(&[self.sharding().axis]), Buffer::Declared(buffer));
-        let algorithm = self.of.job.activations_along(axes);
+        let algorithm = self.of.job.activations_along(axes, &collective);
         let exchange = Exchange::new(collective, algorithm, axes, buffer, 0..elements);
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }

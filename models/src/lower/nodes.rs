@@ -149,7 +149,7 @@ impl Tasks<'_> {
         after: TaskId,
     ) -> TaskId {
         let axes = AxisSet::of(&[Axis::Device]);
-        let algorithm = self.of.job.activations_along(axes);
+        let algorithm = self.of.job.activations_along(axes, &collective);
         let exchange = Exchange::new(collective, algorithm, axes, Buffer::Declared(buffer), 0..all);
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }

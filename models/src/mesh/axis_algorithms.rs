@@ -8,7 +8,7 @@ use lockstep_topology::Algorithm;
 use crate::{Axis, AxisSet};
 
 /// Algorithms by axis. Exchanges along an axis without one take the job's algorithm where they are of parameters, and
-/// `direct` where they are of activations.
+/// its default of activations where they are of activations.
 ///
 /// ```
 /// # use lockstep_models::{Axis, AxisAlgorithms, AxisSet};

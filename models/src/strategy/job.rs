@@ -41,6 +41,9 @@ pub struct Job {
     pub algorithm: Algorithm,
     /// Algorithms of the exchanges along axes that have their own.
     pub axis_algorithms: AxisAlgorithms,
+    /// Algorithm of exchanges of activations along [`Strategy::activation_axes`], where it serves them; else they are
+    /// `direct`.
+    pub activations: Option<Algorithm>,
     /// Bytes per lane; `None`: the algorithm's own choice.
     pub chunk: Option<Bytes>,
     /// Exchanges in flight at once (c in Goyal et al. 2017 §4.2): the n-th unblocks the (n + c)-th.
@@ -86,6 +89,7 @@ impl Job {
             bucket: Bucket::Size(Bytes(25 << 20)),
             algorithm: Algorithm::ring(),
             axis_algorithms: AxisAlgorithms::default(),
+            activations: None,
             chunk: None,
             concurrent_exchanges: 1,
             node_sizes: None,
@@ -191,10 +195,21 @@ impl Job {
         format!("{}{}", self.strategy, mesh.unwrap_or_default())
     }
 
-    /// `ring, tensor=library:nccl`: the algorithm, and those of axes that have their own.
+    /// `ring, tensor=library:nccl`: the algorithm, those of axes that have their own, and a default of activations that
+    /// is neither: `ring, activations by library:nccl`.
     pub fn algorithm_name(&self) -> String {
         let of_axes = (!self.axis_algorithms.is_empty()).then(|| format!(", {}", self.axis_algorithms));
-        format!("{}{}", self.algorithm, of_axes.unwrap_or_default())
+        let own = self.default_of_activations().filter(|default| **default != self.algorithm);
+        let of_activations = own.map(|default| format!(", activations by {default}"));
+        format!("{}{}{}", self.algorithm, of_axes.unwrap_or_default(), of_activations.unwrap_or_default())
+    }
+
+    /// [`Job::activations`], where ranks exchange activations along an axis without an algorithm of its own.
+    pub fn default_of_activations(&self) -> Option<&Algorithm> {
+        let axes = self.strategy.activation_axes();
+        let ranks = |axis| self.mesh.as_ref().map_or(self.workers, |mesh| mesh.size(axis));
+        let exchanges = axes.iter().any(|axis| ranks(axis) > 1);
+        self.activations.as_ref().filter(|_| exchanges && self.axis_algorithms.along(axes).is_none())
     }
 
     /// Samples per step over all workers.
@@ -218,9 +233,11 @@ impl Job {
         self.axis_algorithms.along(axes).unwrap_or(&self.algorithm)
     }
 
-    /// The algorithm of exchanges of activations along `axes`.
-    pub(crate) fn activations_along(&self, axes: AxisSet) -> Algorithm {
-        self.axis_algorithms.along(axes).cloned().unwrap_or_else(Algorithm::direct)
+    /// The algorithm of exchanges of activations along `axes` by `collective`.
+    pub(crate) fn activations_along(&self, axes: AxisSet, collective: &Collective) -> Algorithm {
+        let serves = |default: &&Algorithm| default.serves(collective) && axes == self.strategy.activation_axes();
+        let default = self.activations.as_ref().filter(serves);
+        self.axis_algorithms.along(axes).or(default).cloned().unwrap_or_else(Algorithm::direct)
     }
 
     /// Workers by device, where several share one.

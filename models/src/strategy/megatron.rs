@@ -7,7 +7,7 @@ use lockstep_topology::InputError;
 
 use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
-use crate::{AxisSet, Graph, Job};
+use crate::{Axis, AxisSet, Graph, Job};
 
 /// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward,
 /// of its input's gradient.
@@ -33,5 +33,9 @@ impl Plan for Megatron {
 
     fn axes(&self) -> AxisSet {
         split::axes(self.shares_state)
+    }
+
+    fn activation_axes(&self) -> AxisSet {
+        AxisSet::of(&[Axis::Tensor])
     }
 }

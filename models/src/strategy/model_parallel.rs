@@ -7,7 +7,7 @@ use lockstep_topology::InputError;
 
 use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
-use crate::{AxisSet, Graph, Job};
+use crate::{Axis, AxisSet, Graph, Job};
 
 /// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,5 +32,9 @@ impl Plan for ModelParallel {
 
     fn axes(&self) -> AxisSet {
         split::axes(self.shares_state)
+    }
+
+    fn activation_axes(&self) -> AxisSet {
+        AxisSet::of(&[Axis::Tensor])
     }
 }

@@ -180,6 +180,9 @@ impl Computed {
             known.ok_or_else(|| unknown_name(text, "computed figure", &names))
         })?;
         let mut of = Given::nothing();
+        let reads = |key: &str| key == "what" || form.keys.iter().any(|one| one.split(" or ").any(|one| one == key));
+        let others: Vec<&str> = KEYS.into_iter().filter(|key| !reads(key)).collect();
+        table.unread(&others, &format!("{} does not depend on it", form.name))?;
         form.keys.iter().try_for_each(|key| of.set(key, &table))?;
         Ok(Computed { form, of })
     }

@@ -68,6 +68,9 @@ impl Quantity {
         over: impl FnOnce() -> Result<Box<Experiment>, InputError>,
     ) -> Result<Option<Quantity>, InputError> {
         let number = |key, example| table.need(key, example)?.number(f64::MIN_POSITIVE);
+        if kind != "time" {
+            table.unread(&["epochs", "samples"], "only a time is of epochs and samples")?;
+        }
         Ok(Some(match kind {
             "time" => Quantity::Time { epochs: number("epochs", "90")?, samples: number("samples", "1281167")? },
             "step-time" => Quantity::StepTime,

@@ -184,15 +184,26 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<CaseRow, InputError> {
 
 fn quantity(common: &Experiment, row: &Table<'_>, whole: &Entry<'_>) -> Result<Option<Quantity>, InputError> {
     if let Some(entry) = row.get("computed") {
+        let unread = ["quantity", "at", "over", "epochs", "samples", "cases", "grows", "per"];
+        row.unread(&unread, "a computed figure is of no configuration")?;
         return Computed::read(&entry).map(|computed| Some(Quantity::Computed(computed)));
     }
-    let Some(entry) = row.get("quantity") else { return Ok(None) };
+    let Some(entry) = row.get("quantity") else {
+        row.unread(&["over", "epochs", "samples", "cases", "grows", "per"], "the row states no quantity")?;
+        return Ok(None);
+    };
     let over = || {
         let over =
             row.get("over").ok_or_else(|| whole.error("lacks over: the configuration that it is compared with"))?;
         changed(common, &over).map(Box::new)
     };
     let kind = entry.text()?;
+    if kind != "order" {
+        row.unread(&["cases", "grows", "per"], "only an order has cases")?;
+    }
+    if !matches!(kind, "speedup" | "slowdown" | "efficiency") {
+        row.unread(&["over"], &format!("{kind} is compared with no other configuration"))?;
+    }
     if let Some(quantity) = Quantity::along_axes(kind, row, over)? {
         return Ok(Some(quantity));
     }

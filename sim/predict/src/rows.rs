@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lockstep_models::Job;
 use lockstep_models::profile::Profile;
 use lockstep_sim::Costs;
 use lockstep_topology::{Bytes, Cluster, ErrorPlace};
@@ -16,7 +17,7 @@ use crate::shipped;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
 use crate::tune::tune;
-use crate::typical_error::{error_notes, typical_error};
+use crate::typical_error::{NOT_KNOWN, error_notes, typical_error};
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 use lockstep_report::log::timed;
@@ -78,10 +79,22 @@ pub fn rows(
     Ok(known.with(|rows, notes, _| (rows, notes)))
 }
 
-/// Which algorithm the rows have where none is named and the cluster's GPUs have a library.
-fn default_note(experiment: &Experiment, configurations: &[Configuration]) -> Option<String> {
-    let library = experiment.library.as_ref().filter(|_| experiment.algorithms.is_empty())?;
-    let job = configurations.iter().map(|configuration| &configuration.job).find(|job| job.workers > 1)?;
+/// Which algorithm the rows have where none is named and the cluster's GPUs have a library, of gradients and of
+/// activations.
+fn default_notes(experiment: &Experiment, configurations: &[Configuration]) -> Vec<String> {
+    let jobs = || configurations.iter().map(|configuration| &configuration.job);
+    let of_axes = ErrorPlace::Flag("axis_algorithms");
+    let of_activations = jobs().find_map(Job::default_of_activations).map(|library| {
+        format!(
+            "activations along tensor are exchanged by {library}, the library that frameworks use between these GPUs, or direct where it \
+             lacks a collective ({of_axes} names another)"
+        )
+    });
+    of_gradients(experiment, jobs().find(|job| job.workers > 1)).into_iter().chain(of_activations).collect()
+}
+
+fn of_gradients(experiment: &Experiment, job: Option<&Job>) -> Option<String> {
+    let (library, job) = (experiment.library.as_ref().filter(|_| experiment.algorithms.is_empty())?, job?);
     let flag = ErrorPlace::Flag("algorithm");
     Some(if job.algorithm == *library {
         lockstep_experiment::default_note(library, &flag)
@@ -146,7 +159,8 @@ pub fn find(
             row.scenario_factor = block.scenario.as_ref().map(|_| time_s / before_s * per_sample);
             let mut found = known.lock();
             let row_number = found.rows.len();
-            for note in &predicted.prediction.notes {
+            let unknown = row.typical_error_pct.is_none().then_some(NOT_KNOWN);
+            for note in predicted.prediction.notes.iter().map(String::as_str).chain(unknown) {
                 found.notes.add_of_row(note, row_number, &label);
             }
             // Only rows of one scenario are compared with each other.
@@ -172,7 +186,7 @@ fn note_sources(experiment: &Experiment, configurations: &[Configuration], site:
     site.cluster.notes().for_each(|note| known.note(&note));
     first.iter().flat_map(|first| first.job.model.notes()).for_each(|note| known.note(note));
     experiment.input.iter().for_each(|input| known.note(&input.account()));
-    default_note(experiment, configurations).iter().for_each(|note| known.note(note));
+    default_notes(experiment, configurations).iter().for_each(|note| known.note(note));
     experiment.account_of_names().iter().for_each(|note| known.note(note));
     if site.profile.is_none() && experiment.anchor.is_none() {
         first.and_then(|first| shipped::note(&site.cluster, first)).iter().for_each(|note| known.note(note));
@@ -280,7 +294,7 @@ fn row(
         shuffle_s: predicted.shuffle_s,
         straggling_s: spread.and_then(|spread| spread.straggling_s),
         images_per_s,
-        typical_error_pct: Some(100.0 * typical_error(experiment, site, setup, predicted)),
+        typical_error_pct: typical_error(experiment, site, setup, predicted).map(|error| 100.0 * error),
         precision: predicted.program.precision.to_string(),
         exposed_comm_s: predicted.exposed_comm_s,
         exposed_input_s: predicted.exposed_input_s,

@@ -1,11 +1,13 @@
 //! Runs the auto-tuner on predictions: each number of learners is simulated separately.
 
+use std::collections::BTreeMap;
+
 use lockstep_models::{DeviceRates, Tuner};
 use lockstep_sim::Costs;
-use lockstep_sim::answer::device_capacity;
-use lockstep_topology::{Cluster, Rank};
+use lockstep_sim::answer::{device_capacity, fullest_device};
+use lockstep_topology::{Cluster, InputError, Rank};
 
-use crate::predicted::{Predicted, predict};
+use crate::predicted::{Predicted, optimizer_elements, predict};
 use crate::setup::Setup;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
@@ -29,9 +31,12 @@ pub fn tune(
         let placed = experiment.with_learners(configuration, *learners).map(|mut one| one.place(cluster, experiment));
         matches!(placed, Ok(Ok(_)))
     };
-    let fit = fitting(&now, configuration.devices(), cluster);
-    let most = (1..=fit.iter().copied().max().unwrap_or(1)).take_while(takes).last().unwrap_or(1);
-    let most: Vec<u32> = fit.iter().map(|fit| most.min(*fit)).collect();
+    let placed = (1..=Tuner::MOST).take_while(takes).last().unwrap_or(1);
+    let most = fitting(configuration, experiment, cluster, &now, placed).map_err(input)?;
+    if most.contains(&0) {
+        let how = format!("{}: one learner on each device: not even that fits in memory", configuration.label());
+        return Ok((experiment.with_learners(configuration, 1).map_err(input)?, how));
+    }
     let mut tuner = Tuner::new(&most, experiment.tuner_threshold);
     loop {
         let figures = match rates(&now, &tuner, experiment, cluster, costs, setup) {
@@ -47,15 +52,41 @@ pub fn tune(
     }
 }
 
-/// How many learners fit in the memory of each device, given the prediction of one on each.
-fn fitting(alone: &Predicted, devices: u32, cluster: &Cluster) -> Vec<u32> {
-    let each = alone.memory.memory.total() / u64::from(alone.memory.ranks.max(1));
-    let fit = |rank: u32| {
-        let capacity = device_capacity(&cluster.devices()[alone.placement.device(Rank(rank)).0 as usize]);
-        let fit = capacity.map_or(u64::from(Tuner::MOST), |capacity| capacity.0 / each.max(1));
-        fit.min(u64::from(Tuner::MOST)) as u32
+/// How many learners, up to `limit`, fit in the memory of each device, by the memory plan of that many on each; `alone` is
+/// the prediction of one on each.
+///
+/// # Errors
+/// As [`fullest_device`].
+fn fitting(
+    configuration: &Configuration,
+    experiment: &Experiment,
+    cluster: &Cluster,
+    alone: &Predicted,
+    limit: u32,
+) -> Result<Vec<u32>, InputError> {
+    let mut known = BTreeMap::from([(1, alone.memory.memory.total())]);
+    let mut bytes = |learners: u32| -> Result<u64, InputError> {
+        if let Some(bytes) = known.get(&learners) {
+            return Ok(*bytes);
+        }
+        let mut more = experiment.with_learners(configuration, learners)?;
+        let (placement, _) = more.place(cluster, experiment)?;
+        let memory = fullest_device(&more.program()?, cluster, &placement, optimizer_elements(experiment))?.memory;
+        known.insert(learners, memory.total());
+        Ok(memory.total())
     };
-    (0..devices).map(fit).collect()
+    let mut fit = |rank: u32| {
+        let capacity = device_capacity(&cluster.devices()[alone.placement.device(Rank(rank)).0 as usize]);
+        let Some(capacity) = capacity else { return Ok(limit) };
+        // More learners need more memory.
+        let (mut fits, mut most) = (0, limit);
+        while fits < most {
+            let middle = fits + (most - fits).div_ceil(2);
+            if bytes(middle)? <= capacity.0 { fits = middle } else { most = middle - 1 }
+        }
+        Ok(fits)
+    };
+    (0..configuration.devices()).map(&mut fit).collect()
 }
 
 /// Images per second of each device, where devices differ: in kind, or in what noise and slow ranks make of them.

@@ -5,12 +5,14 @@
 //! alike, as on one kind of GPU.
 
 use lockstep_sim::costs::kernel_error;
+use lockstep_topology::Library;
 use lockstep_topology::cluster::DeviceKind;
 
 use crate::predicted::Predicted;
 use crate::setup::Setup;
 use crate::site::Site;
 use lockstep_experiment::Experiment;
+use lockstep_models::Role;
 use lockstep_report::PredictedRow;
 
 /// The error of calibrated predictions, of ranks with cores of their own: the median of the matrix (docs/validation.md).
@@ -23,14 +25,22 @@ const CPU_DATA_SHEET: f64 = 0.65;
 /// (docs/collectives.md).
 const EXCHANGES: f64 = 0.13;
 
-/// The typical error of a prediction, relative to its throughput.
-pub(crate) fn typical_error(experiment: &Experiment, site: &Site, setup: &Setup, predicted: &Predicted) -> f64 {
+/// The note on a row whose typical error is not known.
+pub(crate) const NOT_KNOWN: &str = "the typical error is not known: the step waits for exchanges by library:rccl, whose predictions were compared with no \
+     measurement";
+
+/// The typical error of a prediction, relative to its throughput; `None` where it is not known ([`NOT_KNOWN`]).
+pub(crate) fn typical_error(experiment: &Experiment, site: &Site, setup: &Setup, predicted: &Predicted) -> Option<f64> {
     let step = predicted.step_time_s;
     let share = |seconds: f64| if step > 0.0 { (seconds / step).clamp(0.0, 1.0) } else { 0.0 };
     let exposed = share(predicted.exposed_comm_s);
+    let mut exchanges = predicted.program.roles.iter().flat_map(Role::exchanges);
+    if exposed > 0.0 && exchanges.any(|(_, exchange)| exchange.algorithm.library() == Some(Library::Predicted)) {
+        return None;
+    }
     let exchanges = if experiment.on_this_machine() { CALIBRATED } else { EXCHANGES };
     let computing = computation(experiment, site, setup, predicted);
-    ((1.0 - exposed) * computing).hypot(exposed * exchanges)
+    Some(((1.0 - exposed) * computing).hypot(exposed * exchanges))
 }
 
 /// The error of the time of a rank's tasks, the largest of the devices in use.
@@ -57,12 +67,17 @@ fn computation(experiment: &Experiment, site: &Site, setup: &Setup, predicted: &
 /// The note on errors, and a note on each two clusters whose best rows differ by less than their errors.
 pub fn error_notes(rows: &[PredictedRow]) -> Vec<String> {
     let errors = || rows.iter().filter_map(|row| row.typical_error_pct);
-    let (Some(least), Some(most)) = (errors().reduce(f64::min), errors().reduce(f64::max)) else { return Vec::new() };
-    let span = if most - least < 0.5 { format!("{most:.0}") } else { format!("{least:.0} to {most:.0}") };
-    let mut notes = vec![format!(
-        "± {span} % is the typical error of such predictions: of kernels by data sheets or a calibration, and of exchanges, where \
-         others were measured, else assumed (docs/simulator.md)"
-    )];
+    let span = errors().reduce(f64::min).zip(errors().reduce(f64::max)).map(|(least, most)| match most - least < 0.5 {
+        true => format!("{most:.0}"),
+        false => format!("{least:.0} to {most:.0}"),
+    });
+    let known = span.map(|span| {
+        format!(
+            "± {span} % is the typical error of such predictions: of kernels by data sheets or a calibration, and of exchanges, \
+             where others were measured, else assumed (docs/simulator.md)"
+        )
+    });
+    let mut notes: Vec<String> = known.into_iter().collect();
     let clusters = rows.iter().fold(Vec::<&str>::new(), |mut names, row| {
         if !names.contains(&row.cluster.as_str()) {
             names.push(&row.cluster);
@@ -82,8 +97,14 @@ fn undecided(rows: &[PredictedRow], first: &str, second: &str) -> Option<String>
         of_it.max_by(|(_, a), (_, b)| a.images_per_s.total_cmp(&b.images_per_s))
     };
     let ((at, a), (other, b)) = (best(first)?, best(second)?);
+    let (Some(of_a), Some(of_b)) = (a.typical_error_pct, b.typical_error_pct) else {
+        let (at, other) = (at + 1, other + 1);
+        return Some(format!(
+            "which of {first} and {second} is faster is not known: the typical errors of rows {at} and {other} are not both known"
+        ));
+    };
     let apart = (a.images_per_s / b.images_per_s).ln().abs().exp_m1() * 100.0;
-    let errors = a.typical_error_pct?.hypot(b.typical_error_pct?);
+    let errors = of_a.hypot(of_b);
     (apart < errors).then(|| {
         format!(
             "rows {} and {} differ by {apart:.0} %, less than their errors together ({errors:.0} %): which of {first} and {second} \
@@ -112,5 +133,9 @@ mod tests {
         assert_eq!(notes(106.0).len(), 1);
         assert!(notes(106.0)[0].starts_with("± 3 to 4 %"));
         assert!(error_notes(&[]).is_empty());
+        let unknown = PredictedRow { typical_error_pct: None, ..row("b", 50.0, 0.0) };
+        let notes = error_notes(&[row("a", 100.0, 3.0), unknown]);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("± 3 %") && notes[1].contains("rows 1 and 2 are not both known"), "{notes:?}");
     }
 }

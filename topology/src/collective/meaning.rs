@@ -95,6 +95,30 @@ impl Collective {
         }
     }
 
+    /// Whether members add contributions; else they only move data.
+    ///
+    /// ```
+    /// # use lockstep_topology::Collective;
+    /// let sums = ["reduce:0", "scatter:0", "allgather"].map(|name| name.parse::<Collective>().unwrap().sums());
+    /// assert_eq!(sums, [true, false, false]);
+    /// ```
+    pub fn sums(&self) -> bool {
+        match self {
+            Collective::AllReduce
+            | Collective::AllReduceToLeaders
+            | Collective::ReduceScatter
+            | Collective::ReduceScatterV { .. }
+            | Collective::Reduce { .. } => true,
+            Collective::AllGather
+            | Collective::AllGatherV { .. }
+            | Collective::Broadcast { .. }
+            | Collective::Scatter { .. }
+            | Collective::Gather { .. }
+            | Collective::GatherV { .. }
+            | Collective::AllToAllV { .. } => false,
+        }
+    }
+
     /// The member that holds or gets all of the data, where there is one.
     pub fn root(&self) -> Option<u32> {
         match *self {

@@ -1,5 +1,7 @@
 //! Tests the passes of the paper, task by task, and the bytes that they send.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use lockstep_models::memory::Memory;
 
@@ -189,6 +191,44 @@ fn bad_input_is_refused() {
         let message = refused(strategy, change);
         assert!(message.contains(cure), "{strategy}: {message}");
     }
+}
+
+/// Where a library is the default of activations, it takes the collectives that it serves along `tensor`, beside its own
+/// calls for gradients; an algorithm of the axis counts before it, and other strategies keep `direct`.
+#[test]
+fn a_library_may_be_the_default_of_activations() {
+    let algorithms = |strategy: &str, mesh: Option<&str>, of_axes: &str| -> BTreeSet<String> {
+        let nccl = || "library:nccl".parse::<Algorithm>().unwrap();
+        let job = Job {
+            strategy: strategy.parse().unwrap(),
+            mesh: mesh.map(|mesh| mesh.parse().unwrap()),
+            algorithm: nccl(),
+            activations: Some(nccl()),
+            axis_algorithms: if of_axes.is_empty() { Default::default() } else { of_axes.parse().unwrap() },
+            ..Job::new(Arc::new(load_model("vgg-16").unwrap()), 4, 8)
+        };
+        let program = job.program().unwrap();
+        let exchanges = program.roles[0].exchanges().map(|(_, of)| of);
+        let of_activations = exchanges.filter(|of| matches!(of.buffer, Buffer::Declared(_)));
+        let named =
+            |of: &Exchange| format!("{} by {}", of.collective.to_string().split(':').next().unwrap(), of.algorithm);
+        of_activations.map(named).collect()
+    };
+    for mesh in [None, Some("tensor=4"), Some("data=2,tensor=2"), Some("pipeline=2,tensor=2")] {
+        for strategy in ["megatron", "model-parallel"] {
+            let found = algorithms(strategy, mesh, "");
+            let direct = |name: &String| name.ends_with("v by direct");
+            assert!(found.iter().all(|name| name.ends_with("library:nccl") || direct(name)), "{strategy}: {found:?}");
+            assert!(found.iter().any(|name| name.ends_with("library:nccl")), "{strategy} {mesh:?}: {found:?}");
+            // Without a mesh parts of any size are gathered, which a ring does not serve.
+            if mesh.is_some() {
+                let found = algorithms(strategy, mesh, "tensor=ring");
+                assert!(found.iter().all(|name| name.ends_with("ring")), "{strategy}: {found:?}");
+            }
+        }
+    }
+    let found = algorithms("hybrid:c", None, "");
+    assert!(found.iter().all(|name| name.ends_with("direct")), "{found:?}");
 }
 
 /// Activations along `tensor` are sent one after the other only because of the order of the compute stream; without the

@@ -17,6 +17,8 @@ pub(super) struct Moved {
     pub(super) across: Across,
     /// The TOML value of the key at each value of the axis.
     texts: Vec<String>,
+    /// Whether a factor or a text turns its values into those of the key.
+    converts: bool,
     pub(super) place: ErrorPlace,
 }
 
@@ -24,6 +26,9 @@ impl Moved {
     pub(super) fn of(entry: &Entry<'_>) -> Result<Moved, InputError> {
         let axis = entry.section("an axis", &X_KEYS)?;
         let key = axis.need("key", "\"ranks\"")?.text()?.to_owned();
+        if key == BYTES {
+            axis.unread(&["times", "write"], "bytes are written as they are")?;
+        }
         let times = axis.get("times").map_or(Ok(1.0), |entry| entry.number(1.0))?;
         let write = axis.get("write").map(|entry| entry.text()).transpose()?;
         let mut values = Vec::new();
@@ -52,7 +57,13 @@ impl Moved {
         }
         let label = axis.need("label", "\"GPUs\"")?.text()?.to_owned();
         let across = Across { label, spacing: spacing(&axis)?, values };
-        Ok(Moved { key, across, texts, place: entry.place() })
+        let converts = axis.get("times").or(axis.get("write")).is_some();
+        Ok(Moved { key, across, texts, converts, place: entry.place() })
+    }
+
+    /// Whether its values are numbers of ranks.
+    pub(super) fn counts_ranks(&self) -> bool {
+        self.key == "ranks" && !self.converts
     }
 
     /// The experiment at each value of the axis.

@@ -11,12 +11,14 @@ use crate::quantity::Quantity;
 use crate::read::changed;
 use crate::row::CaseRow;
 use crate::unit::{Unit, UnitDimension};
-use lockstep_experiment::Experiment;
+use lockstep_experiment::{Experiment, read};
 use lockstep_report::failure::Failure;
 use lockstep_topology::document::{Entry, SourceText, Table};
 
 const PLOT_KEYS: [&str; 7] = ["name", "title", "like", "caption", "x", "y", "line"];
 const Y_KEYS: [&str; 8] = ["quantity", "label", "unit", "scale", "from", "epochs", "samples", "bytes"];
+const QUANTITIES: [&str; 8] =
+    ["time", "step-time", "throughput", "speedup", "slowdown", "efficiency", "exchange-time", "exchange-rate"];
 const LINE_KEYS: [&str; 7] = ["name", "at", "over", "over_moves", "computed", "rows", "perfect"];
 
 /// The plots of `paper` in `text`, the content of `file`.
@@ -48,6 +50,7 @@ fn plot(paper: &Paper, entry: &Entry<'_>) -> Result<Plot, InputError> {
     };
     let axes = Axes { paper, x, y, up: upwards };
     let lines = table.need("line", "[{ name = \"ResNet-50\" }]")?.items()?;
+    axes.check(&lines)?;
     Ok(Plot {
         name: text("name", "\"step-time\"")?,
         title: text("title", "\"Time of a step\"")?,
@@ -85,12 +88,47 @@ struct Axes<'a> {
 }
 
 impl Axes<'_> {
+    /// Refuses an unknown quantity, and keys of the vertical axis that no line reads.
+    fn check(&self, lines: &[Entry<'_>]) -> Result<(), InputError> {
+        let entry = self.y.need("quantity", "\"step-time\"")?;
+        let kind = entry.text()?;
+        if !QUANTITIES.contains(&kind) {
+            return Err(entry.error(format!("unknown quantity: write one of {}", QUANTITIES.join(", "))));
+        }
+        let mut computed = Vec::new();
+        for line in lines {
+            computed.push(line.section("a line", &LINE_KEYS)?.get("computed").is_some());
+        }
+        let computed = computed.iter().all(|computed| *computed);
+        if kind != "time" || computed {
+            self.y.unread(&["epochs", "samples"], "only the time of a configuration is of epochs and samples")?;
+        }
+        if !kind.starts_with("exchange-") || computed || self.x.key == BYTES {
+            self.y.unread(&[BYTES], "only an exchange has a buffer, and none along its size or in closed form")?;
+        }
+        Ok(())
+    }
+
     fn line(&self, entry: &Entry<'_>) -> Result<Line, InputError> {
         let table = entry.section("a line", &LINE_KEYS)?;
+        let quantity = self.y.need("quantity", "\"step-time\"")?.text()?;
+        if table.get("computed").is_some() {
+            table.unread(&["at", "over", "over_moves"], "a closed form is of no configuration")?;
+        }
+        if !matches!(quantity, "speedup" | "slowdown" | "efficiency") {
+            table.unread(&["over"], &format!("{quantity} is compared with no other configuration"))?;
+        }
+        if table.get("over").is_none() {
+            table.unread(&["over_moves"], "it is of the configuration over")?;
+        }
         let name = table.need("name", "\"ResNet-50\"")?.text()?.to_owned();
+        let moves = table.get("over_moves").map_or(Ok(false), |entry| entry.boolean())?;
+        for entry in [table.get("at"), table.get("over").filter(|_| moves)].into_iter().flatten() {
+            entry.section("a configuration", &read::keys())?.unread(&[&self.x.key], "the axis gives it")?;
+        }
         let base =
             table.get("at").map_or(Ok(self.paper.common.clone()), |entry| changed(&self.paper.common, &entry))?;
-        let of = match self.y.need("quantity", "\"step-time\"")?.text()? {
+        let of = match quantity {
             kind @ ("exchange-time" | "exchange-rate") => {
                 let rate = kind == "exchange-rate";
                 let wanted = if rate { UnitDimension::Rate } else { UnitDimension::Time };
@@ -104,7 +142,7 @@ impl Axes<'_> {
             }
             kind => Of::Rows(match table.get("computed") {
                 Some(computed) => self.closed_form(&computed)?,
-                None => self.configurations(kind, &base, &table, entry)?,
+                None => self.configurations(kind, &base, (&table, moves), entry)?,
             }),
         };
         let mut points = Vec::new();
@@ -117,6 +155,9 @@ impl Axes<'_> {
 
     /// Closed forms whose axis is the number of workers.
     fn closed_form(&self, entry: &Entry<'_>) -> Result<Vec<CaseRow>, InputError> {
+        if !self.x.counts_ranks() {
+            return Err(entry.error("is a figure along numbers of workers: the axis needs key = \"ranks\" alone"));
+        }
         let form = Computed::read(entry)?;
         let one = |(value, _): &(f64, Option<String>)| {
             let form = form.among(*value as u32).ok_or_else(|| entry.error("is not a figure for that many workers"))?;
@@ -146,10 +187,9 @@ impl Axes<'_> {
         &self,
         kind: &str,
         base: &Experiment,
-        line: &Table<'_>,
+        (line, moves): (&Table<'_>, bool),
         entry: &Entry<'_>,
     ) -> Result<Vec<CaseRow>, InputError> {
-        let moves = line.get("over_moves").map_or(Ok(false), |entry| entry.boolean())?;
         let each = self.x.each(base)?;
         let overs = match line.get("over") {
             None => Vec::new(),
@@ -161,12 +201,7 @@ impl Axes<'_> {
         let quantity = |index: usize| -> Result<Quantity, InputError> {
             let lacks = || entry.error("lacks over: the configuration that it is compared with");
             let over = || overs.get(index).cloned().map(Box::new).ok_or_else(lacks);
-            let known = "time, step-time, throughput, speedup, slowdown, efficiency, exchange-time or exchange-rate";
-            let unknown = |entry: Entry<'_>| entry.error(format!("unknown quantity: write {known}"));
-            match Quantity::along_axes(kind, &self.y, over)? {
-                Some(quantity) => Ok(quantity),
-                None => Err(unknown(self.y.need("quantity", "\"time\"")?)),
-            }
+            Quantity::along_axes(kind, &self.y, over)?.ok_or_else(|| entry.error("unknown quantity"))
         };
         let one = |(index, at): (usize, Experiment)| {
             let quantity = quantity(index)?;

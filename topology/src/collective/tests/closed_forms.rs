@@ -8,12 +8,13 @@ use crate::Dtype;
 /// One lane after the other: the longest chain is one of a lane.
 const ORDER: Order = Order { seed: 7, window: 1 };
 
-/// Messages, elements, the largest message: formula and count agree for every schedule.
+/// Messages, elements, the largest message, the scratch of a lane (the largest sum that lockstep itself makes): formula
+/// and count agree for every schedule.
 #[test]
 fn closed_forms_equal_counts() {
     for members in sizes() {
         every_schedule(members, |name, schedule| {
-            let mut largest = 0;
+            let (mut largest, mut summed) = (0, 0);
             for member in 0..members {
                 let (mut messages, mut elements) = (0, 0);
                 for step in (0..schedule.lanes()).flat_map(|index| schedule.lane(member, index)) {
@@ -23,12 +24,16 @@ fn closed_forms_equal_counts() {
                     } else {
                         largest = largest.max(step.elements());
                     }
+                    if step.action == Action::RecvSum && !schedule.buffered_sends() {
+                        summed = summed.max(step.elements());
+                    }
                 }
                 assert_eq!(schedule.messages(member), messages, "{name}: messages of {member}");
                 assert_eq!(schedule.elements_sent(member), elements, "{name}: elements of {member}");
                 assert_eq!(schedule.bytes_sent(member), 4 * elements, "{name}");
             }
             assert_eq!(schedule.chunk_elements(), largest, "{name}: largest message");
+            assert_eq!(schedule.scratch_elements(1), summed, "{name}: largest sum");
             assert!(schedule.window() >= 1 && schedule.window() <= schedule.lanes().max(1), "{name}");
         });
     }
