@@ -72,8 +72,9 @@ pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
-    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LayerNorm, LeakyRelu,
-    LocalResponseNorm, Pass, Pool2d, PoolKind, Scale, Select, Shape, Work, samples_per_group,
+    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, GroupNorm, Init, InitRules, KernelClass, Layer,
+    LayerNorm, LeakyRelu, LocalResponseNorm, Pass, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale, Select,
+    Shape, Softmax, Work, samples_per_group,
 };
 pub use layer_id::LayerId;
 pub use layout::{AxisLayout, Dimension, Layout};
