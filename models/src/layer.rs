@@ -91,6 +91,7 @@ layers! {
     tanh: Tanh [KIND] "(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).";
     gelu: Gelu [KIND] "x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))).";
     silu: Silu [KIND] "x / (1 + e⁻ˣ).";
+    square: Square [KIND] "x².";
     exact_gelu: ExactGelu [KIND] "x/2 · (1 + erf(x/√2)).";
     relu6: Relu6 [KIND] "min(max(x, 0), 6).";
     leaky_relu: LeakyRelu(LeakyRelu) [KIND] "x above 0, a constant slope below.";
@@ -98,6 +99,8 @@ layers! {
     hard_swish: HardSwish [KIND] "x · min(max(x/6 + 1/2, 0), 1).";
     affine: Affine(Affine) [KIND] "A constant factor and a constant summand.";
     layer_norm: LayerNorm(LayerNorm) [KIND] "Normalisation of each place over its channels.";
+    group_norm: GroupNorm(GroupNorm) [KIND] "Normalisation of each sample over groups of its channels.";
+    response_norm: ResponseNorm(ResponseNorm) [KIND] "Each channel scaled by its norm among all channels' norms.";
     local_response_norm: LocalResponseNorm(LocalResponseNorm) [KIND] "Normalisation across neighbouring channels.";
     dropout: Dropout(Dropout) [KIND] "Random zeros in training.";
     pool2d: Pool2d(Pool2d) [MAX, AVERAGE] "Pooling over windows.";
@@ -106,7 +109,11 @@ layers! {
     concat: Concat [KIND] "Inputs side by side along channels.";
     product: Product [KIND] "The product of two inputs; sides of the second may be 1.";
     select: Select(Select) [KIND] "Some channels, in order or shuffled.";
-    border: Border(Border) [KIND] "Zeros around the image.";
+    softmax: Softmax(Softmax) [KIND] "Softmax at each place over sets of channels.";
+    border: Border(Border) [KIND] "Zeros around the image, or the image reflected.";
+    blur_pool: BlurPool(BlurPool) [KIND] "A fixed binomial filter of each channel, at every few places.";
+    resize: Resize(Resize) [KIND] "The image in another size, by its nearest places.";
+    reshape: Reshape(Reshape) [KIND] "A vector in other dimensions.";
     flatten: Flatten [KIND] "`c × h × w → (c·h·w) × 1 × 1`.";
     gather: Gather(Gathered) [] "What ranks have, brought together by an exchange; only in the part of a model that a rank holds.";
     softmax_cross_entropy: SoftmaxCrossEntropy [KIND]

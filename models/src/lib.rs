@@ -34,8 +34,9 @@ pub use driver::{
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
-    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LayerId, LayerNorm,
-    LeakyRelu, LocalResponseNorm, Pass, Pool2d, PoolKind, Scale, Select, Shape, Work, samples_per_group,
+    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, GroupNorm, Init, InitRules, KernelClass, Layer,
+    LayerId, LayerNorm, LeakyRelu, LocalResponseNorm, Pass, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale,
+    Select, Shape, Softmax, Work, samples_per_group,
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{

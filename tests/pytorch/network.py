@@ -103,7 +103,33 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
             return lambda xs, *_: functional.channel_shuffle(xs[0][:, first : first + channels], groups)
         case "border":
             (above, left), (below, right) = layer["before"], layer["after"]
-            return lambda xs, *_: functional.pad(xs[0], (left, right, above, below))
+            mode = "reflect" if layer.get("reflect") else "constant"
+            return lambda xs, *_: functional.pad(xs[0], (left, right, above, below), mode=mode)
+        case "blur_pool":
+            row = torch.tensor([math.comb(layer["kernel"] - 1, at) for at in range(layer["kernel"])]) / 2 ** (layer["kernel"] - 1)
+            window = [tuple(layer[key]) for key in ("stride", "padding")]
+            return lambda xs, *_: functional.conv2d(
+                xs[0], torch.outer(row, row).expand(xs[0].shape[1], 1, -1, -1), None, *window, groups=xs[0].shape[1]
+            )
+        case "resize":
+            return lambda xs, *_: functional.interpolate(xs[0], (layer["height"], layer["width"]), mode="nearest")
+        case "reshape":
+            return lambda xs, *_: xs[0].reshape(-1, layer["channels"], layer["height"], layer["width"])
+        case "softmax":
+            return lambda xs, *_: xs[0].unflatten(1, (layer["parts"], -1)).softmax(1).flatten(1, 2)
+        case "square":
+            return lambda xs, *_: xs[0].square()
+        case "group_norm":
+            return lambda xs, ps, *_: functional.group_norm(xs[0], layer["groups"], *ps, eps=layer["epsilon"])
+        case "global_response_norm":
+
+            def scaled(xs, ps, *_):
+                norms = xs[0].norm(dim=(2, 3), keepdim=True)
+                shares = norms / (norms.mean(1, keepdim=True) + layer["epsilon"])
+                gamma, beta = (tensor[:, None, None] for tensor in ps)
+                return gamma * xs[0] * shares + beta + xs[0]
+
+            return scaled
         case "sigmoid":
             return lambda xs, *_: torch.sigmoid(xs[0])
         case "tanh":

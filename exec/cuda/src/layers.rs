@@ -97,6 +97,7 @@ layers! {
     dropout
     exact_gelu
     gelu
+    group_norm
     hard_sigmoid
     hard_swish
     layer_norm
@@ -104,9 +105,13 @@ layers! {
     pooling
     product
     relu6
+    resampling
+    response_norm
     scale
     sigmoid
     silu
+    softmax
+    square
     straight
     sum
     tanh

@@ -99,14 +99,19 @@ layers! {
     elementwise
     exact_gelu
     gelu
+    group_norm
     layer_norm
     local_response
     piecewise
     pooling
     product
+    resampling
+    response_norm
     scale
     select
     silu
+    softmax
+    square
     straight
 }
 

@@ -12,13 +12,17 @@ mod constant;
 mod ends;
 mod fold;
 mod graph;
+mod normalisation;
 mod operators;
+mod parts;
 mod pattern;
 mod patterns;
 mod products;
 mod proto;
 mod rearranged;
 mod refusals;
+mod resizing;
+mod rows;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -53,9 +57,22 @@ struct Data {
 #[derive(Debug, Clone)]
 enum Value {
     Data(Data),
+    /// A tensor whose dimensions of one element are repeated up to these sizes.
+    Repeated(Data, Vec<i64>),
     Constant(Constant),
     /// What no layer makes.
     Refused(InputError),
+}
+
+impl Value {
+    /// The sizes of samples.
+    fn sizes(&self) -> Option<Vec<i64>> {
+        match self {
+            Value::Data(data) => Some(data.view.sizes()),
+            Value::Repeated(_, sizes) => Some(sizes.clone()),
+            _ => None,
+        }
+    }
 }
 
 /// A graph being converted to drafts.
@@ -75,6 +92,21 @@ struct Import<'f, 'a> {
     /// Convolutions with a bias, and whose it is.
     biases: Vec<(usize, unfold::Bias)>,
     biased: Biased,
+    opset: i64,
+    /// Normalisations whose factors and summands are operators of their own.
+    bare: BTreeMap<usize, normalisation::Bare>,
+    left_out: LeftOut,
+}
+
+/// Parameters that the file and the layers do not share.
+#[derive(Debug, Default)]
+struct LeftOut {
+    /// Beside weights that are computed from others.
+    beside_weights: u64,
+    /// Those that layers have and the file lacks.
+    surplus: u64,
+    /// Single numbers that are taken as constants.
+    numbers: std::collections::BTreeSet<String>,
 }
 
 /// Networks whose convolutions have biases of their own and no normalisation.
@@ -91,7 +123,7 @@ pub(super) fn parse(file: &str, bytes: &[u8], unfold: bool, biased: Biased) -> R
         return Err(InputError::new(file, "", "holds no graph: is it an ONNX model?"));
     };
     let steps = graph::steps(file, &read, graph)?;
-    let (drafts, notes) = drafts(file, graph, &steps, (unfold, biased))?;
+    let (drafts, notes) = drafts(file, (graph, read.opset), &steps, (unfold, biased))?;
     let name = Path::new(file).file_stem().map_or("onnx".into(), |stem| stem.to_string_lossy().into_owned());
     let producer = if read.producer.is_empty() { "an unnamed producer" } else { read.producer };
     let model = Model::build(name, format!("ONNX file of {producer}, opset {}", read.opset), drafts)?;
@@ -101,7 +133,7 @@ pub(super) fn parse(file: &str, bytes: &[u8], unfold: bool, biased: Biased) -> R
 /// The layers of a graph, its input first and a loss last; and notes about them.
 fn drafts<'a>(
     file: &str,
-    graph: &Graph<'a>,
+    (graph, opset): (&Graph<'a>, i64),
     steps: &[Step<'a>],
     (unfold, biased): (bool, Biased),
 ) -> Result<(Vec<Draft>, Vec<String>), InputError> {
@@ -119,6 +151,9 @@ fn drafts<'a>(
         notes: Vec::new(),
         biases: Vec::new(),
         biased,
+        opset,
+        bare: BTreeMap::new(),
+        left_out: LeftOut::default(),
     };
     for tensor in &graph.initializers {
         import.values.insert(tensor.name.to_owned(), Value::Constant(Constant::of(tensor, true)));
@@ -191,10 +226,9 @@ impl<'a> Import<'_, 'a> {
             return constant_of(step).map(Some);
         }
         if step.op == "Shape"
-            && let Some(Value::Data(data)) = step.input(0).and_then(|name| self.values.get(name))
+            && let Some(dims) = step.input(0).and_then(|name| self.values.get(name)).and_then(Value::sizes)
         {
-            let sizes = Constant { dims: data.view.sizes(), ..Constant::default() };
-            return Ok(fold::fold(step, &[Some(&sizes)]));
+            return Ok(fold::fold(step, &[Some(&Constant { dims, ..Constant::default() })]));
         }
         if step.op == "CastLike"
             && let Some(constant) = step.input(0).and_then(|name| self.constant_of(name))
@@ -230,6 +264,7 @@ impl<'a> Import<'_, 'a> {
         match made {
             Made::Layer(layer) => self.each(step, layer, &data).map(Some),
             Made::LayerNorm => self.spelled_norm(step, &data, &found),
+            Made::ResponseNorm => self.response_norm(step, &data, &found),
         }
     }
 
@@ -293,6 +328,10 @@ impl<'a> Import<'_, 'a> {
         let name = step.inputs.get(place).map_or("", String::as_str);
         match self.values.get(name) {
             Some(Value::Data(data)) => Ok(data.clone()),
+            Some(Value::Repeated(data, sizes)) => Err(format!(
+                "takes samples of {:?} repeated to {sizes:?}: only products and sums of samples do here, so repeat none before it",
+                data.view.sizes()
+            )),
             Some(Value::Constant(_)) => Err(format!("takes the constant \"{name}\" where samples are wanted")),
             _ => Err(format!("its input \"{name}\" is made by no node")),
         }
@@ -334,7 +373,7 @@ fn constant_of(step: &Step<'_>) -> Result<Constant, String> {
     if let Some(tensor) = step.tensor("value") {
         return Ok(Constant::of(tensor, tensor.dims.len() > 1));
     }
-    let scalar = |number: f64, whole| Constant { dims: Vec::new(), numbers: Some(vec![number]), whole, learned: false };
+    let scalar = |number: f64, whole| Constant { numbers: Some(vec![number]), whole, ..Constant::default() };
     if let Some(attribute) = step.attribute("value_int") {
         return Ok(scalar(attribute.integer as f64, true));
     }

@@ -6,8 +6,8 @@
 use super::Model;
 use super::build::Draft;
 use crate::{
-    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Layer, LayerNorm, LeakyRelu, LocalResponseNorm, Pool2d,
-    PoolKind, Scale, Select, Shape,
+    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, GroupNorm, Layer, LayerNorm, LeakyRelu,
+    LocalResponseNorm, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale, Select, Shape, Softmax,
 };
 
 /// A valid model that depends on `seed` alone: an input of at most 3×6×6, 3 to 8 random layers that branch and join,
@@ -104,7 +104,13 @@ impl Sketch {
                 let (out_features, bias) = (self.random.between(1, 6), self.random.coin());
                 (Layer::Dense(Dense { out_features, bias }), vec![from])
             }
-            7 => (if self.random.coin() { Layer::GlobalPool } else { Layer::Flatten }, vec![from]),
+            7 => match (self.random.coin(), self.manners.between(0, 3)) {
+                (true, draw) if draw == 0 || self.shapes[from].height * self.shapes[from].width == 1 => {
+                    (self.random_size(from), vec![from])
+                }
+                (true, _) => (Layer::GlobalPool, vec![from]),
+                (false, _) => (Layer::Flatten, vec![from]),
+            },
             8 | 9 => {
                 let partners = self.partners(from, |one, other| one == other);
                 let multiplies = partners.len() == 2 && self.manners.between(0, 3) == 0;
@@ -122,9 +128,18 @@ impl Sketch {
         }
     }
 
+    /// A layer that makes one place of an image, as a global pooling does, or a vector of a vector.
+    fn random_size(&mut self, from: usize) -> Layer {
+        let Shape { channels, height, width } = self.shapes[from];
+        if height * width == 1 {
+            return Layer::Reshape(Reshape { shape: Shape { channels: 1, height: 1, width: channels } });
+        }
+        Layer::Resize(Resize { height: 1, width: 1 })
+    }
+
     /// A random layer that takes any shape and keeps it.
     fn random_manner(&mut self, channels: u32) -> Layer {
-        match self.manners.between(0, 9) {
+        match self.manners.between(0, 11) {
             0 => Layer::Sigmoid,
             1 => Layer::Tanh,
             2 => match self.manners.between(0, 3) {
@@ -137,7 +152,7 @@ impl Sketch {
             }
             6 => Layer::Gelu,
             7 => Layer::Silu,
-            8 => match self.manners.between(0, 8) {
+            8..=10 => match self.manners.between(0, 13) {
                 0 => Layer::ExactGelu,
                 1 => Layer::Relu6,
                 2 => Layer::LeakyRelu(LeakyRelu { slope: 0.25 }),
@@ -145,7 +160,12 @@ impl Sketch {
                 4 => Layer::HardSwish,
                 5 => Layer::Affine(Affine { factor: 0.5, summand: 0.25 }),
                 6 => Layer::LayerNorm(LayerNorm { epsilon: 1e-5 }),
-                7 => Layer::Border(Border { before: (0, 0), after: (0, 0) }),
+                7 => Layer::Border(Border { before: (0, 0), after: (0, 0), reflect: self.manners.coin() }),
+                8 => Layer::BlurPool(BlurPool { kernel: 1, stride: (1, 1), padding: (0, 0) }),
+                9 => Layer::GroupNorm(GroupNorm { groups: 1, epsilon: 1e-5 }),
+                10 => Layer::ResponseNorm(ResponseNorm { epsilon: 1e-6 }),
+                12 => Layer::Square,
+                11 => Layer::Softmax(Softmax { parts: if channels.is_multiple_of(2) { 2 } else { 1 } }),
                 _ => {
                     let groups = if channels.is_multiple_of(2) { 2 } else { 1 };
                     Layer::Select(Select { first: 0, channels, groups })

@@ -10,7 +10,8 @@ from machine import Failed, Machine
 # Layers whose time is that of the bytes they move.
 MOVES = {
     "batch_norm", "scale", "bias", "relu", "sigmoid", "tanh", "gelu", "silu", "exact_gelu", "relu6", "leaky_relu",
-    "hard_sigmoid", "hard_swish", "affine", "layer_norm", "product", "select", "border", "local_response_norm", "dropout", "max_pool", "average_pool",
+    "hard_sigmoid", "hard_swish", "affine", "square", "layer_norm", "group_norm", "global_response_norm", "product", "softmax",
+    "select", "border", "blur_pool", "resize", "local_response_norm", "dropout", "max_pool", "average_pool",
     "global_pool", "add", "concat",
 }
 # An update of SGD with momentum reads weight, velocity and gradient and writes the first two, four bytes each.

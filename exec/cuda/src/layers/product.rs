@@ -8,7 +8,7 @@ use super::script::{Script, count};
 use crate::kernel::{KernelSource, kernels, source};
 use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
 
-const SOURCE: KernelSource = source!("sides.cu");
+pub(super) const SOURCE: KernelSource = source!("sides.cu");
 
 /// The sides of an image and its layout; in the kernels `struct Sides`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +18,18 @@ pub struct Sides {
 }
 
 impl Sides {
-    fn elements(self, samples: u32) -> u32 {
+    pub(super) fn new(shape: Shape, last: bool) -> Sides {
+        Sides { shape, last }
+    }
+
+    /// Elements of a batch.
+    pub(super) fn elements(self, samples: u32) -> u32 {
         count(u64::from(samples) * self.shape.elements())
+    }
+
+    /// Elements of a batch with as many samples as `elements` of the shape `other` are.
+    pub(super) fn batch_of(self, elements: u32, other: Sides) -> u64 {
+        u64::from(elements) / other.shape.elements() * self.shape.elements()
     }
 }
 
@@ -55,7 +65,7 @@ kernels! {
     /// The product, the second factor repeated.
     ProductForward<A> = SOURCE::product_forward on Geometry::threads(all), all = u64::from(elements); {
         a: View<A>[all],
-        b: View<A>[u64::from(elements) / first.shape.elements() * second.shape.elements()],
+        b: View<A>[second.batch_of(elements, first)],
         y: ViewMut<A>[all],
         elements: u32,
         first: Sides,
@@ -65,7 +75,7 @@ kernels! {
     /// The gradient of the first factor.
     ProductBackwardFirst<A> = SOURCE::product_backward_first on Geometry::threads(all), all = u64::from(elements); {
         d_y: View<A>[all],
-        b: View<A>[u64::from(elements) / first.shape.elements() * second.shape.elements()],
+        b: View<A>[second.batch_of(elements, first)],
         d_a: ViewMut<A>[all],
         elements: u32,
         first: Sides,
@@ -75,7 +85,7 @@ kernels! {
 
     /// The gradient of the second factor.
     ProductBackwardSecond<A> = SOURCE::product_backward_second on Geometry::threads(all),
-        all = u64::from(elements), large = u64::from(elements) / second.shape.elements() * first.shape.elements(); {
+        all = u64::from(elements), large = first.batch_of(elements, second); {
         d_y: View<A>[large],
         a: View<A>[large],
         d_b: ViewMut<A>[all],
@@ -87,7 +97,7 @@ kernels! {
 
     /// The places that are taken, zeros elsewhere.
     MovedForward<A> = SOURCE::moved_forward on Geometry::threads(all), all = u64::from(elements); {
-        x: View<A>[u64::from(elements) / output.shape.elements() * input.shape.elements()],
+        x: View<A>[input.batch_of(elements, output)],
         y: ViewMut<A>[all],
         elements: u32,
         input: Sides,
@@ -97,7 +107,7 @@ kernels! {
 
     /// The gradient of the places that are taken.
     MovedBackward<A> = SOURCE::moved_backward on Geometry::threads(all), all = u64::from(elements); {
-        d_y: View<A>[u64::from(elements) / input.shape.elements() * output.shape.elements()],
+        d_y: View<A>[output.batch_of(elements, input)],
         d_x: ViewMut<A>[all],
         elements: u32,
         input: Sides,
@@ -109,14 +119,14 @@ kernels! {
 
 /// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
-    let sides = |shape: Shape| Sides { shape, last: of.form.channels_last };
+    let sides = |shape: Shape| Sides::new(shape, of.form.channels_last);
     let (input, output) = (sides(of.inputs[0]), sides(of.output));
     let moves = match of.layer {
         Layer::Product => return Some(Box::new(Product { first: input, second: sides(of.inputs[1]) })),
         Layer::Select(select) => {
             Moves { first: select.first, channels: select.channels, groups: select.groups, above: 0, left: 0 }
         }
-        Layer::Border(border) => {
+        Layer::Border(border) if !border.reflect => {
             let channels = of.inputs[0].channels;
             Moves { first: 0, channels, groups: 1, above: border.before.0, left: border.before.1 }
         }

@@ -102,6 +102,26 @@ pub(crate) const OTHERS: Theme = Theme {
         "relu6_forward",
         "straight_backward",
         "straight_forward",
+        "blur_backward",
+        "blur_forward",
+        "group_norm_backward",
+        "group_norm_forward",
+        "group_norm_parameters",
+        "reflected_backward",
+        "reflected_forward",
+        "resize_backward",
+        "resize_forward",
+        "response_backward",
+        "response_forward",
+        "response_means",
+        "response_norms",
+        "response_parameters",
+        "response_shares",
+        "response_slopes",
+        "softmax_sets_backward",
+        "softmax_sets_forward",
+        "square_backward",
+        "square_forward",
     ],
     play: others,
 };
@@ -141,7 +161,7 @@ fn products(emulator: &RefCell<Emulator>) {
 
 fn others(emulator: &RefCell<Emulator>) {
     agree(emulator, 20, chains::batch_norms(), false);
-    agree(emulator, 120, chains::others(), false);
+    agree(emulator, 150, chains::others(), false);
     agree(emulator, 25, chains::pools(), false);
     let place = prop::sample::select(vec![Place::Own, Place::Normalised, Place::Addend, Place::Input]);
     let mode = prop_oneof![Just(Mode::Train), Just(Mode::Evaluate)];

@@ -12,7 +12,7 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let (input, output, threads) = (of.input(), of.output, of.threads.clone());
     let rows = match of.layer {
         Layer::Select(select) => Rows::Channels(select.clone()),
-        Layer::Border(border) => Rows::Inside(border.clone()),
+        Layer::Border(border) if !border.reflect => Rows::Inside(border.clone()),
         _ => return None,
     };
     Some(Box::new(Moved { input, output, rows, threads }))

@@ -2,8 +2,9 @@
 //! threads, fused or not, with passes together or apart.
 
 use lockstep_models::{
-    Affine, BatchNorm, Border, Conv2d, Dense, Dropout as DropoutLayer, Layer, LayerNorm, LeakyRelu, LocalResponseNorm,
-    Pool2d, PoolKind, Scale as ScaleLayer, Select, Shape,
+    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout as DropoutLayer, GroupNorm, Layer, LayerNorm,
+    LeakyRelu, LocalResponseNorm, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale as ScaleLayer, Select, Shape,
+    Softmax,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -41,7 +42,9 @@ fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
             (conv.out_channels * (taps + u32::from(conv.bias))) as usize
         }
         Layer::Dense(dense) => dense.out_features as usize * (size(inputs[0]) + usize::from(dense.bias)),
-        Layer::BatchNorm(_) | Layer::LayerNorm(_) => 2 * inputs[0].channels as usize,
+        Layer::BatchNorm(_) | Layer::LayerNorm(_) | Layer::GroupNorm(_) | Layer::ResponseNorm(_) => {
+            2 * inputs[0].channels as usize
+        }
         Layer::Bias => inputs[0].channels as usize,
         Layer::Scale(scale) => (1 + usize::from(scale.bias)) * inputs[0].channels as usize,
         _ => 0,

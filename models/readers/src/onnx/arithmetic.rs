@@ -1,5 +1,6 @@
 //! Makes layers of sums and products, of samples with each other or with constants.
 
+use super::constant::broadcast;
 use super::view::{Axis, View};
 use super::{Data, Import, Step, Value};
 use lockstep_models::{Affine, Layer, Scale};
@@ -36,7 +37,7 @@ impl<'a> Import<'_, 'a> {
         if let Some(number) = constant.scalar() {
             // PyTorch's exporter calls constants of its own val_N.
             if constant.learned && !name.starts_with("val_") {
-                self.note("a single number that training may change is taken as a constant");
+                self.left_out.numbers.insert(name.to_owned());
             }
             return Ok(Role::Number(number as f32));
         }
@@ -67,6 +68,7 @@ impl<'a> Import<'_, 'a> {
         match self.role(&step.inputs[summand], &data)? {
             Role::Number(0.0) => Ok(Value::Data(data)),
             Role::Number(summand) => self.each(step, Layer::Affine(Affine { factor: 1.0, summand }), &data),
+            Role::PerChannel if self.belongs(&data, &step.inputs[1 - summand], false) => Ok(Value::Data(data)),
             Role::PerChannel => self.biased(step, &data, &step.inputs[1 - summand]),
             Role::Random => Err("adds random numbers: that is no layer here; leave it out before export".to_owned()),
         }
@@ -83,6 +85,50 @@ impl<'a> Import<'_, 'a> {
             }
             None => self.each(step, Layer::Bias, data),
         }
+    }
+
+    /// Samples less others.
+    fn difference(&mut self, step: &Step<'a>) -> Result<Value, String> {
+        let (one, other) = (self.data(step, 0)?, self.data(step, 1)?);
+        if one.view != other.view || self.shape(&one) != self.shape(&other) {
+            return Err("subtracts samples in other dimensions: reshape one to the other's".to_owned());
+        }
+        let negative = Layer::Affine(Affine { factor: -1.0, summand: 0.0 });
+        let negative = self.add(step, negative, vec![other.draft])?;
+        let draft = self.add(step, Layer::Add, vec![one.draft, negative])?;
+        Ok(Value::Data(Data { draft, ..one }))
+    }
+
+    /// The samples that a step takes, which may be repeated, and the sizes that it sees.
+    fn spread(&self, step: &Step<'a>, place: usize) -> Result<(Data, Vec<i64>), String> {
+        match step.input(place).and_then(|name| self.values.get(name)) {
+            Some(Value::Repeated(data, sizes)) => Ok((data.clone(), sizes.clone())),
+            _ => self.data(step, place).map(|data| (data.clone(), data.view.sizes())),
+        }
+    }
+
+    /// Samples whose dimensions of one element are repeated: no layer until one takes them so.
+    pub(super) fn repeated(&mut self, step: &Step<'a>) -> Result<Value, String> {
+        let data = self.data(step, 0)?;
+        let sizes = data.view.sizes();
+        let target = step.input(1).and_then(|name| self.constant_of_input(name)).and_then(|shape| shape.integers());
+        let Some(target) = target.and_then(|target| broadcast(&sizes, &target)) else {
+            return Err(format!(
+                "repeats samples of {sizes:?} to sizes that are not constants of this file, or do not fit"
+            ));
+        };
+        if target == sizes {
+            return Ok(Value::Data(data));
+        }
+        let added = target.len() - sizes.len();
+        let data = if added == 0 {
+            data
+        } else {
+            let grown: Vec<i64> = std::iter::repeat_n(1, added).chain(sizes.iter().copied()).collect();
+            let view = data.view.reshaped(&grown).ok_or("repeats samples in more dimensions: reshape them before")?;
+            Data { view, ..data }
+        };
+        Ok(Value::Repeated(data, target))
     }
 
     fn sum_of_samples(&mut self, step: &Step<'a>) -> Result<Value, String> {
@@ -118,11 +164,16 @@ impl<'a> Import<'_, 'a> {
             (true, _) => (one, 1),
             (_, true) => (other, 0),
             _ if step.op == "Mul" => return self.product_of_samples(step),
+            _ if step.op == "Sub" => return self.difference(step),
             _ => return Err(super::refusals::no_layer(step.op)),
         };
         let data = self.data(step, place)?;
         let line = |factor: f32, summand: f32| Layer::Affine(Affine { factor, summand });
-        let layer = match (step.op, place, self.role(constant, &data)?) {
+        let role = self.role(constant, &data)?;
+        if step.op == "Mul" && matches!(role, Role::PerChannel) && self.belongs(&data, &step.inputs[place], true) {
+            return Ok(Value::Data(data));
+        }
+        let layer = match (step.op, place, role) {
             ("Mul", _, Role::Number(1.0)) | ("Div", 0, Role::Number(1.0)) | ("Sub", 0, Role::Number(0.0)) => {
                 return Ok(Value::Data(data));
             }
@@ -142,12 +193,21 @@ impl<'a> Import<'_, 'a> {
     }
 
     fn product_of_samples(&mut self, step: &Step<'a>) -> Result<Value, String> {
-        let (one, other) = (self.data(step, 0)?, self.data(step, 1)?);
+        let ((one, one_sizes), (other, other_sizes)) = (self.spread(step, 0)?, self.spread(step, 1)?);
         if one.draft == other.draft {
-            return Err("squares its input: that is no layer here; for a prediction take another activation".to_owned());
+            return Err(
+                "multiplies a tensor by another arrangement of itself: that is no layer here; for a prediction take \
+                        another activation"
+                    .to_owned(),
+            );
         }
         let elements = |data: &Data| self.shape(data).elements();
-        let (large, small) = if elements(&one) >= elements(&other) { (one, other) } else { (other, one) };
+        let is_first = elements(&one) >= elements(&other);
+        let (large, small) = if is_first { (one, other) } else { (other, one) };
+        let wanted = if is_first { one_sizes } else { other_sizes };
+        if large.view.sizes() != wanted {
+            return Err(format!("multiplies samples that are both repeated, to {wanted:?}: only one of them may be"));
+        }
         if repeats(&small.view, &large.view) {
             let draft = self.add(step, Layer::Product, vec![large.draft, small.draft])?;
             return Ok(Value::Data(Data { draft, ..large }));

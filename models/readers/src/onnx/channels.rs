@@ -118,6 +118,9 @@ impl<'a> Import<'_, 'a> {
         let first = all.first().cloned().ok_or("has no inputs: remove it")?;
         let axis = step.attribute("axis").map_or(1, |axis| axis.integer);
         let axis = place_of(axis, first.view.0.len());
+        if let Some(stacked) = axis.map(|axis| self.stacked(step, &all, axis)).transpose()?.flatten() {
+            return Ok(stacked);
+        }
         let along = |data: &Data, this: &Self| axis.is_some() && data.view.channels(this.shape(data)) == axis;
         if !all.iter().all(|data| along(data, self)) {
             for data in &mut all {

@@ -17,24 +17,28 @@ pub(super) struct Constant {
     pub(super) whole: bool,
     /// Whether training would change it: the file has it as an initializer of real numbers.
     pub(super) learned: bool,
+    /// The numbers of each index of its first dimension where they are the same for all: a filter for each channel.
+    pub(super) filter: Option<Vec<f64>>,
 }
 
 impl Constant {
     /// A tensor of the file.
     pub(super) fn of(tensor: &Tensor<'_>, learned: bool) -> Constant {
         let whole = tensor.is_whole();
-        Constant { dims: tensor.dims.clone(), numbers: tensor.numbers(), whole, learned: learned && !whole }
+        let filter = (tensor.dims.len() == 4 && tensor.dims[1] == 1).then(|| tensor.repeated()).flatten();
+        Constant { dims: tensor.dims.clone(), numbers: tensor.numbers(), whole, learned: learned && !whole, filter }
     }
 
     /// Whole numbers in a row.
     pub(super) fn row(numbers: Vec<i64>) -> Constant {
         let dims = vec![numbers.len() as i64];
-        Constant { dims, numbers: Some(numbers.into_iter().map(|n| n as f64).collect()), whole: true, learned: false }
+        let numbers = Some(numbers.into_iter().map(|n| n as f64).collect());
+        Constant { dims, numbers, whole: true, ..Constant::default() }
     }
 
     /// Without numbers.
     pub(super) fn sized(&self, dims: Vec<i64>) -> Constant {
-        Constant { dims, numbers: None, ..self.clone() }
+        Constant { dims, numbers: None, filter: None, ..*self }
     }
 
     /// Its number, if it is one.
@@ -69,7 +73,7 @@ impl Constant {
             }
             Some(picked)
         });
-        Constant { dims, numbers, ..*self }
+        Constant { dims, numbers, filter: None, ..*self }
     }
 }
 
@@ -112,7 +116,7 @@ pub(super) fn combined(one: &Constant, other: &Constant, number: impl Fn(f64, f6
     let (whole, learned) = (one.whole && other.whole, one.learned || other.learned);
     let numbers =
         one.numbers.zip(other.numbers).map(|(a, b)| a.into_iter().zip(b).map(|(a, b)| number(a, b)).collect());
-    Some(Constant { dims, numbers, whole, learned })
+    Some(Constant { dims, numbers, whole, learned, filter: None })
 }
 
 /// A place from the end where it is negative.

@@ -108,6 +108,8 @@ impl<'a> Import<'_, 'a> {
         }
         let loss = self.layer("loss".to_owned(), Layer::SoftmaxCrossEntropy, vec![last], &place);
         loss.map_err(|message| refused(main, message))?;
+        self.note_surplus();
+        self.note_left_out();
         let (drafts, places) = std::mem::take(&mut self.sketch).finish_used();
         let drafts = self.unfolded(drafts, &places, unfold)?;
         Ok((drafts, self.notes))

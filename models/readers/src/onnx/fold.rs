@@ -35,7 +35,8 @@ pub(super) fn fold(step: &Step<'_>, inputs: &[Option<&Constant>]) -> Option<Cons
             let whole = value.is_some_and(super::tensor::Tensor::is_whole);
             let few = (0..=4096).contains(&elements(&dims));
             let numbers = few.then(|| vec![number; elements(&dims) as usize]);
-            (dims.len() <= MAX_RANK).then_some(Constant { dims, numbers, whole, learned: !whole })
+            let made = Constant { dims, numbers, whole, learned: !whole, filter: None };
+            (made.dims.len() <= MAX_RANK).then_some(made)
         }
         "Range" => {
             let (start, end, step) = (given(0)?.scalar()?, given(1)?.scalar()?, given(2)?.scalar()?);
@@ -45,7 +46,7 @@ pub(super) fn fold(step: &Step<'_>, inputs: &[Option<&Constant>]) -> Option<Cons
         "Reshape" => {
             let zero = step.integer("allowzero", 0) != 0;
             let dims = reshape_target(&first?.dims, &given(1)?.integers()?, zero)?;
-            Some(Constant { dims, ..first?.clone() })
+            Some(Constant { dims, filter: None, ..first?.clone() })
         }
         "Flatten" => {
             let axis = usize::try_from(step.integer("axis", 1)).ok()?;
@@ -83,7 +84,9 @@ pub(super) fn fold(step: &Step<'_>, inputs: &[Option<&Constant>]) -> Option<Cons
         }
         "Expand" => {
             let dims = broadcast(&first?.dims, &given(1)?.integers()?)?;
-            combined(first?, &Constant { dims, ..Constant::default() }, |a, _| a)
+            // One filter for each channel, e.g. of a blur.
+            let filter = first?.numbers.clone().filter(|_| first.is_some_and(|first| is_repeated(&first.dims, &dims)));
+            Some(Constant { filter, ..combined(first?, &Constant { dims, ..Constant::default() }, |a, _| a)? })
         }
         "Where" => {
             let chosen = combined(given(1)?, given(2)?, |a, _| a)?;
@@ -94,9 +97,17 @@ pub(super) fn fold(step: &Step<'_>, inputs: &[Option<&Constant>]) -> Option<Cons
                 None => Some(chosen.sized(broadcast(&chosen.dims, &given(0)?.dims)?)),
             }
         }
+        "Clip" if first?.numbers.is_some() && !first?.learned => {
+            let bound = |place, name, default| match step.input(place) {
+                Some(_) => given(place).and_then(Constant::scalar),
+                None => Some(f64::from(step.float(name, default))),
+            };
+            let (least, most) = (bound(1, "min", f32::MIN)?, bound(2, "max", f32::MAX)?);
+            Some(mapped(first?, |x| x.max(least).min(most)))
+        }
         "ReduceProd" => {
             let product = first?.numbers.as_ref()?.iter().product();
-            Some(Constant { dims: Vec::new(), numbers: Some(vec![product]), ..*first? })
+            Some(Constant { numbers: Some(vec![product]), whole: first?.whole, ..Constant::default() })
         }
         "RandomUniformLike" | "RandomNormalLike" | "Bernoulli" => {
             Some(Constant { learned: false, ..first?.sized(first?.dims.clone()) })
@@ -121,7 +132,7 @@ pub(super) fn fold(step: &Step<'_>, inputs: &[Option<&Constant>]) -> Option<Cons
 
 fn mapped(of: &Constant, number: impl Fn(f64) -> f64) -> Constant {
     let numbers = of.numbers.as_ref().map(|numbers| numbers.iter().map(|n| number(*n)).collect());
-    Constant { numbers, ..of.clone() }
+    Constant { numbers, filter: None, ..of.clone() }
 }
 
 fn unary(op: &str) -> Option<fn(f64) -> f64> {
@@ -253,5 +264,11 @@ fn concat(all: &[&Constant], axis: i64) -> Option<Constant> {
     // Only rows are joined number by number.
     let numbers = (dims.len() == 1).then(|| all.iter().map(|one| one.numbers.clone()).collect::<Option<Vec<_>>>());
     let learned = all.iter().any(|one| one.learned);
-    Some(Constant { dims, numbers: numbers.flatten().map(|parts| parts.concat()), whole: first.whole, learned })
+    let numbers = numbers.flatten().map(|parts| parts.concat());
+    Some(Constant { dims, numbers, whole: first.whole, learned, filter: None })
+}
+
+/// Whether a tensor of sizes `to` is one of sizes `from` repeated along its first dimension alone.
+fn is_repeated(from: &[i64], to: &[i64]) -> bool {
+    from.len() == to.len() && from.first() == Some(&1) && from[1..] == to[1..]
 }

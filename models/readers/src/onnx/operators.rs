@@ -33,6 +33,11 @@ impl<'a> Import<'_, 'a> {
             "MatMul" => self.dense(step, false, false)?,
             "BatchNormalization" => self.batch_norm(step)?,
             "LayerNormalization" => self.layer_norm(step)?,
+            "InstanceNormalization" => self.instance_norm(step)?,
+            "GroupNormalization" => self.group_norm(step)?,
+            "Resize" | "Upsample" => self.resized(step)?,
+            "ReduceSum" => self.reduced_sum(step)?,
+            "Expand" => self.repeated(step)?,
             "Dropout" => {
                 let rate = match step.input(1) {
                     Some(name) => self.constant_of_input(name).and_then(|ratio| ratio.scalar()),
@@ -59,14 +64,13 @@ impl<'a> Import<'_, 'a> {
                     let uses = self.uses.get(output.as_str());
                     uses.is_none_or(|uses| *uses == 1 && self.outputs.contains(&output.as_str()))
                 };
-                if !step.outputs.iter().all(ends) {
-                    return Err(
-                        "only the graph's last operator may be one: it becomes the loss. Inside a network it belongs \
-                                to attention, which is not supported yet"
-                            .to_owned(),
-                    );
+                match step.outputs.iter().all(ends) {
+                    true => Value::Data(self.data(step, 0)?),
+                    false => self.softmax_of_parts(step)?.filter(|_| step.op == "Softmax").ok_or(
+                        "only over parts of the channels, or as the graph's last operator, which becomes the loss, is it a layer: \
+                         over places it belongs to attention, which is not supported yet",
+                    )?,
                 }
-                Value::Data(self.data(step, 0)?)
             }
             "LRN" | "GlobalAveragePool" => {
                 let data = self.data(step, 0)?;
@@ -100,6 +104,7 @@ impl<'a> Import<'_, 'a> {
         for input in 1..5 {
             self.per_channel(step, input, channels)?;
         }
+        (1..3).for_each(|input| self.count_surplus(step, input));
         let (epsilon, momentum) = (step.float("epsilon", 1e-5), step.float("momentum", 0.9));
         let layer = Layer::BatchNorm(BatchNorm { epsilon, momentum });
         if data.view.channels(self.shape(&data)) == Some(1) {

@@ -1,7 +1,8 @@
 //! `Pattern`: an expression of ONNX operators, such as `Mul(x, Sigmoid(x))`, found in a graph.
 //!
-//! A small letter is a tensor, the same wherever it occurs: `x` any tensor, `e` a number, `w` and `b` constants. A number is
-//! a constant of about that value. The operands of Add and Mul match in both orders.
+//! A small letter is a tensor, the same wherever it occurs: `x` any tensor, `e` a number, `w` and `b` constants; `g=` before
+//! an operator calls its result g. A number is a constant of about that value. The operands of Add and Mul match in both
+//! orders.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,8 @@ use super::graph::Step;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Pattern {
     Op(&'static str, Vec<Pattern>),
+    /// An operator whose result is remembered under a letter.
+    Named(char, Box<Pattern>),
     Number(f64),
     Tensor(char),
 }
@@ -50,6 +53,10 @@ impl Pattern {
         let text = text.trim_start();
         let end = text.find(['(', ',', ')']).unwrap_or(text.len());
         let (name, mut rest) = (text[..end].trim(), &text[end..]);
+        if let Some((letter, _)) = name.split_once('=') {
+            let (pattern, rest) = Pattern::parsed(&text[letter.len() + 1..]);
+            return (Pattern::Named(letter.chars().next().unwrap_or('x'), Box::new(pattern)), rest);
+        }
         if !rest.starts_with('(') {
             let leaf = name.parse().map(Pattern::Number);
             return (leaf.unwrap_or_else(|_| Pattern::Tensor(name.chars().next().unwrap_or('x'))), rest);
@@ -100,6 +107,10 @@ impl Pattern {
                     _ => graph.constant_of(&name).is_none(),
                 };
                 suits && found.0.entry(*letter).or_insert_with(|| name.clone()) == &name
+            }
+            (Pattern::Named(letter, pattern), Operand::Tensor(tensor)) => {
+                let name = plain(tensor, graph);
+                pattern.fits(operand, graph, found) && found.0.entry(*letter).or_insert_with(|| name.clone()) == &name
             }
             (Pattern::Op(..), Operand::Tensor(name)) => {
                 let Some(step) = graph.maker(&plain(name, graph)) else { return false };

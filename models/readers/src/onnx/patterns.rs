@@ -11,9 +11,11 @@ pub(super) enum Made {
     Layer(Layer),
     /// A normalisation of x over channels with factors w, summands b and ε = e.
     LayerNorm,
+    /// A scaling of x's channels by their norms g and the mean m of these, with factors w, summands b and ε = e.
+    ResponseNorm,
 }
 
-use Layer::{ExactGelu, Gelu, HardSigmoid, HardSwish, Relu, Relu6, Silu};
+use Layer::{ExactGelu, Gelu, HardSigmoid, HardSwish, Relu, Relu6, Silu, Square};
 
 /// (x − mean) / √(variance + e), squared by a power or by a product.
 macro_rules! normalised {
@@ -28,6 +30,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("Min(Max(x, 0), 6)", Relu6),
     ("Max(Min(x, 6), 0)", Relu6),
     ("Max(x, 0)", Relu),
+    ("Pow(x, 2)", Square),
+    ("Mul(x, x)", Square),
     ("Mul(x, Sigmoid(x))", Silu),
     ("HardSigmoid(x, 0.1666667, 0.5)", HardSigmoid),
     ("Div(Clip(Add(x, 3), 0, 6), 6)", HardSigmoid),
@@ -50,13 +54,21 @@ const LAYERS: &[(&str, Layer)] = &[
     ("Mul(Mul(x, 0.5), Add(Tanh(Mul(Mul(x, Add(Mul(Mul(x, x), 0.044715), 1)), 0.7978846)), 1))", Gelu),
 ];
 
+/// In PyTorch's exports the product with w may be multiplied by 1, `addcmul`'s value.
+const RESPONSE_NORMS: &[&str] = &[
+    "Add(x, Add(b, Mul(w, Mul(x, Div(g=ReduceL2(x), Add(m=ReduceMean(g), e))))))",
+    "Add(x, Add(b, Mul(Mul(w, Mul(x, Div(g=ReduceL2(x), Add(m=ReduceMean(g), e)))), 1)))",
+];
+
 const LAYER_NORMS: &[&str] =
     &[normalised!("Pow(Sub(x, ReduceMean(x)), 2)"), normalised!("Mul(Sub(x, ReduceMean(x)), Sub(x, ReduceMean(x)))")];
 
 /// All expressions, the table's lines in order.
 pub(super) fn all() -> Vec<(Pattern, Made)> {
     let layers = LAYERS.iter().map(|(text, layer)| (Pattern::parse(text), Made::Layer(layer.clone())));
-    layers.chain(LAYER_NORMS.iter().map(|text| (Pattern::parse(text), Made::LayerNorm))).collect()
+    let norms = LAYER_NORMS.iter().map(|text| (Pattern::parse(text), Made::LayerNorm));
+    let responses = RESPONSE_NORMS.iter().map(|text| (Pattern::parse(text), Made::ResponseNorm));
+    layers.chain(norms).chain(responses).collect()
 }
 
 /// The elementwise operators that occur in such expressions or change nothing but values, for which a refusal can say what

@@ -66,6 +66,7 @@ impl<'a> Import<'_, 'a> {
         }
         for input in 1..3 {
             self.per_channel(step, input, self.shape(&data).channels)?;
+            self.count_surplus(step, input);
         }
         self.over_channels(step, &data, axis, epsilon)
     }

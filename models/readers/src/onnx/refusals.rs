@@ -5,7 +5,8 @@ use lockstep_models::layer::KINDS;
 
 /// Operators that are read besides those that are a layer for any tensors.
 const KNOWN: &str = "Conv, Gemm, MatMul, BatchNormalization, LayerNormalization, Dropout, MaxPool, AveragePool, ReduceMean, Pad, Add, \
-                     Sub, Mul, Div, Clip, Slice, Split, Concat, Reshape, Transpose, Softmax, constants";
+                     Sub, Mul, Div, Clip, Slice, Split, Concat, Reshape, Transpose, Softmax, InstanceNormalization, GroupNormalization, Resize, \
+                     ReduceSum, constants";
 
 /// The refusal of an operator.
 pub(super) fn no_layer(op: &str) -> String {
@@ -30,7 +31,7 @@ pub(super) fn no_layer(op: &str) -> String {
             "there is no layer for {op}, which selects results after training: a prediction does without it; export the \
              network up to its scores"
         ),
-        "Resize" | "Upsample" | "ConvTranspose" | "DepthToSpace" | "SpaceToDepth" => format!(
+        "ConvTranspose" | "DepthToSpace" | "SpaceToDepth" => format!(
             "there is no layer for {op}, which changes an image's size: a prediction cannot do without it, since all layers \
              after it depend on that; export the part of the network before it (onnx.utils.extract_model) as a lower bound"
         ),

@@ -44,6 +44,16 @@ impl<'a> Tensor<'a> {
         matches!(self.data_type, 2..=7 | 9 | 12 | 13)
     }
 
+    /// The elements of each index of its first dimension, if they are in the file, the same for all, and not many.
+    pub(super) fn repeated(&self) -> Option<Vec<f64>> {
+        let count = usize::try_from(*self.dims.first()?).ok().filter(|count| *count > 0)?;
+        let bytes = self.raw.len() / count;
+        let first = self.raw.get(..bytes).filter(|first| !first.is_empty() && self.raw.len() == count * bytes)?;
+        let (dims, data_type) = (self.dims[1..].to_vec(), self.data_type);
+        let one = Tensor { dims, data_type, raw: first, ..Tensor::default() };
+        self.raw.chunks_exact(bytes).all(|slice| slice == first).then(|| one.numbers())?
+    }
+
     /// Its elements, if they are in the file and not many.
     pub(super) fn numbers(&self) -> Option<Vec<f64>> {
         let elements = self.dims.iter().try_fold(1usize, |all, size| all.checked_mul(usize::try_from(*size).ok()?))?;

@@ -6,6 +6,7 @@ mod write;
 
 mod equal;
 mod exports;
+mod forms;
 
 use super::*;
 use lockstep_models::{Border, Conv2d, Dropout, LocalResponseNorm, Node, Pass, Pool2d, PoolKind, Scale};
@@ -99,7 +100,7 @@ fn operators_become_layers() {
             "Conv",
             &[6, 4, 2, 2],
             &[("auto_pad=SAME_UPPER", &[])],
-            Layer::Border(Border { before: (0, 0), after: (1, 1) }),
+            Layer::Border(Border { before: (0, 0), after: (1, 1), reflect: false }),
         ),
         ("Conv", &[6, 2, 3, 3], &[("group", &[2]), ("dilations", &[2, 1])], Layer::Conv2d(dilated)),
     ];

@@ -3,6 +3,8 @@
 //! An export in eval mode multiplies the weights of a convolution by the factors of the normalisation behind it and leaves
 //! its summands as a bias. Such a network is not what trains: it takes less time and memory.
 
+use std::collections::BTreeSet;
+
 use lockstep_topology::InputError;
 
 use super::Import;
@@ -31,6 +33,12 @@ pub(super) fn bias_of(weight: &str, bias: &str) -> Bias {
     }
 }
 
+/// Weights that are normalised themselves.
+const WEIGHTS: &str = "weights are computed from others: this arithmetic is left out, and takes hardly any time";
+
+/// Most tensors that are followed back from a weight.
+const MOST_SOURCES: usize = 64;
+
 /// The cure for a network that was exported to be deployed.
 const CURE: &str =
     "export what trains, torch.onnx.export(…, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)";
@@ -46,7 +54,7 @@ impl<'a> Import<'_, 'a> {
 
     /// Notes weights that are no numbers to train as they are.
     pub(super) fn check_weight(&mut self, step: &Step<'a>) {
-        let maker = step.input(1).and_then(|name| self.makers.get(name)).map(|at| self.steps[*at].op);
+        let maker = step.input(1).and_then(|name| self.source(name)).map(|at| self.steps[at].op);
         match maker {
             Some("DequantizeLinear") => self.note(&format!(
                 "weights are whole numbers with a factor, as an export to be deployed has them: training holds them as real \
@@ -57,11 +65,64 @@ impl<'a> Import<'_, 'a> {
                  and batch normalisation may be folded into them; {CURE}"
             )),
             // Weights that are normalised themselves (Qiao et al. 2019) have factors of their own.
-            Some("BatchNormalization" | "Mul" | "Div" | "Sub" | "InstanceNormalization") => self.note(
-                "weights are computed from others: this arithmetic and what it learns beside them are left out, and take hardly \
-                 any time",
-            ),
+            Some("BatchNormalization" | "Mul" | "Div" | "Sub" | "Add" | "InstanceNormalization") => {
+                let all = step.input(1).map_or(0, |name| self.learned_for(name));
+                let own = step.input(1).and_then(|name| self.constant_of_input(name)).map_or(0, |of| of.elements() as u64);
+                self.left_out.beside_weights += all.saturating_sub(own);
+                self.note(WEIGHTS);
+            }
             _ => {}
+        }
+    }
+
+    /// The step that computes a tensor, behind those that only rearrange it.
+    fn source(&self, name: &str) -> Option<usize> {
+        let mut at = *self.makers.get(name)?;
+        for _ in 0..16 {
+            let step = &self.steps[at];
+            if !matches!(step.op, "Reshape" | "Identity" | "Cast" | "Transpose" | "Squeeze" | "Unsqueeze" | "Flatten") {
+                break;
+            }
+            match step.input(0).and_then(|name| self.makers.get(name)) {
+                Some(before) => at = *before,
+                None => break,
+            }
+        }
+        Some(at)
+    }
+
+    /// The elements of all initializers of real numbers from which a tensor is computed.
+    fn learned_for(&self, name: &str) -> u64 {
+        let mut open: Vec<&str> = vec![name];
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut all = 0u64;
+        while let Some(name) = open.pop() {
+            if !seen.insert(name) || seen.len() > MOST_SOURCES {
+                continue;
+            }
+            match self.makers.get(name) {
+                Some(at) => open.extend(self.steps[*at].inputs.iter().map(String::as_str)),
+                None => {
+                    let learned = self.constant_of_input(name).filter(|of| of.learned);
+                    all = all.saturating_add(learned.map_or(0, |of| of.elements() as u64));
+                }
+            }
+        }
+        all
+    }
+
+    /// Notes the file's parameters that no layer has.
+    pub(super) fn note_left_out(&mut self) {
+        if self.left_out.beside_weights > 0 {
+            let count = self.left_out.beside_weights;
+            self.note(&format!(
+                "{count} parameters from which weights are computed, beside as many as they have, are left out"
+            ));
+        }
+        match self.left_out.numbers.len() {
+            0 => {}
+            1 => self.note("a single number that training may change is taken as a constant"),
+            count => self.note(&format!("{count} single numbers that training may change are taken as constants")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Makes layers of windows that move over an image: convolutions, poolings, and zeros around it.
+//! Makes layers of windows that move over an image or a row: convolutions and poolings.
 
 use super::attributes::pair;
 use super::{Import, Step, Value};
@@ -27,13 +27,23 @@ impl Window {
         let ones = [1, 1];
         let list = |name| step.integers(name).filter(|list| !list.is_empty());
         let pads = list("pads").unwrap_or(&[0, 0, 0, 0]);
+        // A window over a row is one over an image of one row.
+        let (first, pads) = match (kernel.len(), pads) {
+            (1, [before, after]) => (1, &[0, *before, 0, *after][..]),
+            (1, _) => (1, &[0, 0, 0, 0][..]),
+            _ => (0, pads),
+        };
         if pads.len() != 4 {
             return Err(format!("pads are {pads:?}: only windows over height and width are supported"));
         }
+        let sides = |name, sizes: &[i64]| match (first, sizes) {
+            (1, [_, side] | [side]) => pair(name, &[1, *side]),
+            _ => pair(name, sizes),
+        };
         let mut window = Window {
-            kernel: pair("kernel_shape", kernel)?,
-            stride: pair("strides", list("strides").unwrap_or(&ones))?,
-            dilation: pair("dilations", list("dilations").unwrap_or(&ones))?,
+            kernel: sides("kernel_shape", kernel)?,
+            stride: sides("strides", list("strides").unwrap_or(&ones))?,
+            dilation: sides("dilations", list("dilations").unwrap_or(&ones))?,
             before: pair("pads", &pads[..2])?,
             after: pair("pads", &pads[2..])?,
         };
@@ -80,11 +90,15 @@ impl Window {
 impl<'a> Import<'_, 'a> {
     pub(super) fn convolution(&mut self, step: &Step<'a>) -> Result<Value, String> {
         let data = self.data(step, 0)?;
-        let weight = self.weight(step, 1)?;
+        let mut weight = self.weight(step, 1)?;
         let [out, per_group, ..] = weight[..] else { return Err(format!("its weight has the shape {weight:?}")) };
-        let mut from = self.natural(step, &data)?;
+        let row = weight.len() == 3;
+        let mut from = if row { self.row(step, &data)? } else { self.natural(step, &data)? };
         let input = self.sketch.shape(from);
         let mut window = Window::of(step, input, weight.get(2..))?;
+        if row {
+            weight.insert(2, 1);
+        }
         let groups = step.integer("group", 1);
         if i64::from(input.channels) != per_group.saturating_mul(groups) {
             return Err(format!(
@@ -102,7 +116,9 @@ impl<'a> Import<'_, 'a> {
             return Err(format!("its weight of shape {weight:?} does not fit a kernel of {kernel:?}: they must agree"));
         }
         // Zeros that the layer before puts around the image are this one's own padding where all sides get as many.
-        if let (Layer::Border(border), ((0, 0), (0, 0))) = (self.sketch.layer(from), (window.before, window.after)) {
+        if let (Layer::Border(border), ((0, 0), (0, 0))) = (self.sketch.layer(from), (window.before, window.after))
+            && !border.reflect
+        {
             (window.before, window.after) = (border.before, border.after);
             from = self.sketch.inputs(from)[0];
         }
@@ -112,16 +128,20 @@ impl<'a> Import<'_, 'a> {
         }
         let Window { stride, dilation, before: padding, .. } = window;
         let (out_channels, groups) = (size(out)?, size(groups)?);
+        if let Some(blur) = self.blur(step, &weight, padding) {
+            let draft = self.add(step, blur, vec![from])?;
+            return Ok(self.ordered(draft, &data));
+        }
         let layer = Layer::Conv2d(Conv2d { out_channels, kernel, stride, padding, dilation, groups, bias });
         self.check_weight(step);
         let draft = self.add(step, layer, vec![from])?;
         self.remember_bias(step, draft);
-        Ok(self.ordered(draft, &data))
+        Ok(if row { self.ordered_row(draft, &data) } else { self.ordered(draft, &data) })
     }
 
     /// The image in a border of zeros.
     fn surrounded(&mut self, step: &Step<'a>, from: usize, window: Window) -> Result<usize, String> {
-        let layer = Layer::Border(Border { before: window.before, after: window.after });
+        let layer = Layer::Border(Border { before: window.before, after: window.after, reflect: false });
         let name = self.sketch.name("", layer.kind());
         self.layer(name, layer, vec![from], &step.place(self.file))
     }
@@ -141,6 +161,7 @@ impl<'a> Import<'_, 'a> {
         if let (Layer::Border(border), PoolKind::Average, ((0, 0), (0, 0)), false) =
             (self.sketch.layer(from), kind, (window.before, window.after), ceil)
             && border.before == border.after
+            && !border.reflect
         {
             (window.before, window.after, counted) = (border.before, border.after, true);
             from = self.sketch.inputs(from)[0];
@@ -206,43 +227,6 @@ impl<'a> Import<'_, 'a> {
         let (kind, kernel, stride, padding) = (PoolKind::Max, (height, width), (1, 1), (0, 0));
         let layer = Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil: false, count_padding: false });
         let draft = self.add(step, layer, vec![from])?;
-        Ok(self.ordered(draft, &data))
-    }
-
-    /// Zeros around the rows and columns.
-    pub(super) fn border(&mut self, step: &Step<'a>) -> Result<Value, String> {
-        let data = self.data(step, 0)?;
-        let mode = step.attribute("mode").map_or("constant".into(), |mode| String::from_utf8_lossy(mode.text));
-        let value = match step.input(2) {
-            Some(name) => self.constant_of_input(name).and_then(|value| value.scalar()),
-            None => Some(step.float("value", 0.0).into()),
-        };
-        let pads = match step.integers("pads").or_else(|| step.integers("paddings")) {
-            Some(pads) => Some(pads.to_vec()),
-            None => step.input(1).and_then(|name| self.constant_of_input(name)).and_then(|pads| pads.integers()),
-        };
-        let rank = data.view.0.len();
-        let Some(pads) = pads.filter(|pads| pads.len() == 2 * rank && step.input(3).is_none()) else {
-            return Err(
-                "its pads are not constants of this file, two for each dimension: export with fixed shapes".to_owned()
-            );
-        };
-        if pads.iter().all(|pad| *pad == 0) {
-            return Ok(Value::Data(data));
-        }
-        if mode != "constant" || value != Some(0.0) {
-            return Err(format!(
-                "pads in mode {mode} with {value:?}: only zeros are a layer; for a prediction zeros cost as much, so export with \
-                 them"
-            ));
-        }
-        let (before, after) = pads.split_at(rank);
-        let from = self.natural(step, &data)?;
-        if rank != 4 || before[..2] != [0, 0] || after[..2] != [0, 0] {
-            return Err(format!("pads are {pads:?}: only rows and columns of an image can be padded"));
-        }
-        let (before, after) = (pair("pads", &before[2..])?, pair("pads", &after[2..])?);
-        let draft = self.add(step, Layer::Border(Border { before, after }), vec![from])?;
         Ok(self.ordered(draft, &data))
     }
 }

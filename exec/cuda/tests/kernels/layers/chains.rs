@@ -1,8 +1,8 @@
 //! Generates random chains of layers: every kind of fused chain, and every layer alone.
 
 use lockstep_models::{
-    Affine, BatchNorm, Border, Conv2d, Dense, Dropout, Layer, LayerNorm, LeakyRelu, LocalResponseNorm, Pool2d,
-    PoolKind, Scale, Select, Shape,
+    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, GroupNorm, Layer, LayerNorm, LeakyRelu,
+    LocalResponseNorm, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale, Select, Shape, Softmax,
 };
 use proptest::prelude::*;
 
@@ -36,7 +36,9 @@ impl Chain {
                 (conv.out_channels * (taps + u32::from(conv.bias))) as usize
             }
             Layer::Dense(dense) => dense.out_features as usize * (size(self.inputs[0]) + usize::from(dense.bias)),
-            Layer::BatchNorm(_) | Layer::LayerNorm(_) => 2 * channels as usize,
+            Layer::BatchNorm(_) | Layer::LayerNorm(_) | Layer::GroupNorm(_) | Layer::ResponseNorm(_) => {
+                2 * channels as usize
+            }
             Layer::Bias => channels as usize,
             Layer::Scale(scale) => (1 + usize::from(scale.bias)) * channels as usize,
             _ => 0,
@@ -87,17 +89,18 @@ pub(crate) fn dense() -> impl Strategy<Value = Chain> {
     )
 }
 
-/// A batch normalisation with or without a ReLU, or a layer normalisation, over enough elements for a meaningful deviation.
+/// A batch normalisation with or without a ReLU, or a layer's or group's normalisation, over enough elements for a meaningful deviation.
 pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
     let batch = (2..5u32, 1..12u32, pair(2..=8), any::<[bool; 2]>());
-    batch.prop_map(|(samples, channels, (height, width), [relu, over_channels])| {
+    batch.prop_map(|(samples, channels, (height, width), [relu, in_sample])| {
+        let epsilon = 1e-3;
         // Of few channels the gradient of a layer normalisation is rounding error.
-        let over_channels = over_channels && channels > 4;
-        let first = match over_channels {
-            true => Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }),
-            false => Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 }),
+        let first = match in_sample {
+            true if channels > 4 && channels % 3 == 0 => Layer::LayerNorm(LayerNorm { epsilon }),
+            true => Layer::GroupNorm(GroupNorm { groups: if relu { 1 } else { divisor(channels) }, epsilon }),
+            false => Layer::BatchNorm(BatchNorm { epsilon, momentum: 0.9 }),
         };
-        let relu = relu && !over_channels;
+        let relu = relu && !in_sample;
         let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).collect();
         Chain { layers, inputs: vec![Shape { channels, height, width }], samples }
     })
@@ -105,7 +108,7 @@ pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
 
 /// Layers that work element by element or channel by channel, and flattening, which is free after them.
 pub(crate) fn others() -> impl Strategy<Value = Chain> {
-    let which = (0..21u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
+    let which = (0..29u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
     (any_batch(), which).prop_map(|((samples, shape), (which, many, more, [relu, flat]))| {
         let wider = Shape { channels: more + 1, ..shape };
         let local = LocalResponseNorm { size: 2 * (more % 4) + 1, alpha: 0.3, beta: 0.5 + more as f32 / 20.0, k: 1.5 };
@@ -137,13 +140,40 @@ pub(crate) fn others() -> impl Strategy<Value = Chain> {
                 let groups = if relu && channels % 2 == 0 { 2 } else { 1 };
                 (Layer::Select(Select { first: shape.channels - channels, channels, groups }), vec![shape])
             }
-            20 => (Layer::Border(Border { before: (more % 3, 1), after: (0, more % 2) }), vec![shape]),
+            20 => {
+                let (before, after) = ((more % 3, 1), (0, more % 2));
+                // A reflection is narrower than the image.
+                let reflect = relu && shape.height > 2 && shape.width > 1;
+                (Layer::Border(Border { before, after, reflect }), vec![shape])
+            }
+            27 => (Layer::Square, vec![shape]),
+            21 => (Layer::Resize(Resize { height: more + 1, width: shape.width * 2 }), vec![shape]),
+            22 => (Layer::Resize(Resize { height: shape.height.div_ceil(2), width: more + 2 }), vec![shape]),
+            23 => {
+                // As many zeros on each side as keep the image.
+                let (kernel, padding) = (2 * (more % 3) + 1, (more % 3, more % 3));
+                (Layer::BlurPool(BlurPool { kernel, stride: (1 + more % 2, 1), padding }), vec![shape])
+            }
+            24 => (
+                Layer::Softmax(Softmax { parts: if relu { shape.channels } else { divisor(shape.channels) } }),
+                vec![shape],
+            ),
+            25 => (Layer::ResponseNorm(ResponseNorm { epsilon: 1e-3 }), vec![shape]),
+            26 => {
+                let row = Shape { channels: 1, height: 1, width: shape.channels };
+                (Layer::Reshape(Reshape { shape: row }), vec![Shape::flat(shape.channels)])
+            }
             _ => (Layer::Flatten, vec![shape]),
         };
         let relu = relu && layer == Layer::Add;
         let layers = [layer].into_iter().chain(relu.then_some(Layer::Relu)).chain(flat.then_some(Layer::Flatten));
         Chain { layers: layers.collect(), inputs, samples }
     })
+}
+
+/// The smallest divisor of `number` above 1, or 1.
+fn divisor(number: u32) -> u32 {
+    (2..=number).find(|divisor| number.is_multiple_of(*divisor)).unwrap_or(1)
 }
 
 /// Poolings.

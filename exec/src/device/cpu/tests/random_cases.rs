@@ -34,7 +34,7 @@ fn any_pool() -> impl Strategy<Value = Case> {
 
 fn any_other() -> impl Strategy<Value = Case> {
     let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
-    (image, 0..25, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
+    (image, 0..33, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
         let wider = Shape { channels: more, ..shape };
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (layer, inputs) = match which {
@@ -72,11 +72,41 @@ fn any_other() -> impl Strategy<Value = Case> {
                 let groups = if bias && channels % 2 == 0 { 2 } else { 1 };
                 (Layer::Select(Select { first: shape.channels - channels, channels, groups }), vec![shape])
             }
-            23 => (Layer::Border(Border { before: (more % 3, 1), after: (0, more % 2) }), vec![shape]),
+            23 | 24 => {
+                let reflect = which == 24;
+                (Layer::Border(Border { before: (more % 3, 1), after: (0, more % 2), reflect }), vec![shape])
+            }
+            25 => {
+                let blur =
+                    BlurPool { kernel: more % 5 + 1, stride: (1 + more % 2, 2), padding: (more % 5 / 2, more % 2) };
+                (Layer::BlurPool(blur), vec![shape])
+            }
+            26 => (Layer::Resize(Resize { height: more, width: shape.width * 2 }), vec![shape]),
+            27 => {
+                let parts = if bias { shape.channels } else { divisor(shape.channels, more) };
+                (Layer::Softmax(Softmax { parts }), vec![shape])
+            }
+            // Of few elements the gradient is rounding error, as above.
+            28 if size(shape) / divisor(shape.channels, more) as usize > 2 => {
+                let groups = divisor(shape.channels, more);
+                (Layer::GroupNorm(GroupNorm { groups, epsilon: 1e-3 }), vec![shape])
+            }
+            29 => (Layer::ResponseNorm(ResponseNorm { epsilon: 1e-3 }), vec![shape]),
+            31 => (Layer::Square, vec![shape]),
+            30 => {
+                let (from, to) = (Shape::flat(shape.channels), Shape { channels: 1, height: 1, width: shape.channels });
+                let (from, to) = if bias { (from, to) } else { (to, from) };
+                (Layer::Reshape(Reshape { shape: to }), vec![from])
+            }
             _ => (Layer::Flatten, vec![shape]),
         };
         Case { layer, inputs, samples }
     })
+}
+
+/// The largest divisor of `number` that is at most `most`.
+fn divisor(number: u32, most: u32) -> u32 {
+    (1..=most).rev().find(|divisor| number.is_multiple_of(*divisor)).unwrap_or(1)
 }
 
 /// A shape that may multiply `shape`: any of its sides is 1.

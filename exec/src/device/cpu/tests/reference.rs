@@ -1,6 +1,8 @@
 //! Computes the forward pass of every layer in f64 by plain loops, obvious rather than fast: the reference for the
 //! kernels.
 
+mod sets;
+
 use lockstep_data::random::{Purpose, stream_within};
 use lockstep_models::{Conv2d, Layer, LayerNorm, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use rand_chacha::rand_core::Rng;
@@ -71,6 +73,7 @@ pub(super) fn forward(
         }
         Layer::Relu => x.iter().map(|x| x.max(0.0)).collect(),
         Layer::Sigmoid => x.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+        Layer::Square => x.iter().map(|x| x * x).collect(),
         Layer::Tanh => x.iter().map(|x| (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())).collect(),
         Layer::Silu => x.iter().map(|x| x / (1.0 + (-x).exp())).collect(),
         Layer::Gelu => {
@@ -96,10 +99,12 @@ pub(super) fn forward(
         Layer::Select(of) => all
             .map(|(n, c, h, w)| place(shape, n, of.source(c as u32) as usize, h, w).map_or(0.0, |at| x[at]))
             .collect(),
-        Layer::Border(of) => {
-            let (down, along) = (i64::from(of.before.0), i64::from(of.before.1));
-            all.map(|(n, c, h, w)| place(shape, n, c, h - down, w - along).map_or(0.0, |at| x[at])).collect()
+        Layer::Border(_) | Layer::BlurPool(_) | Layer::Resize(_) => {
+            all.map(|(n, c, h, w)| resampled_at(layer, (shape, output), x, n, c, h, w)).collect()
         }
+        Layer::Softmax(_) | Layer::GroupNorm(_) | Layer::ResponseNorm(_) => (0..samples)
+            .flat_map(|n| sets::of_sample(layer, shape, &x[n * size(shape)..][..size(shape)], parameters))
+            .collect(),
         Layer::LocalResponseNorm(norm) => all.map(|(n, c, h, w)| response_at(norm, shape, x, n, c, h, w)).collect(),
         Layer::Dropout(dropout) => {
             let (size, draw) = (size(shape), Draw::default());
@@ -124,7 +129,7 @@ pub(super) fn forward(
                     .flat_map(move |(shape, x)| x[n * size(*shape)..(n + 1) * size(*shape)].to_vec())
             })
             .collect(),
-        Layer::Flatten => x.clone(),
+        Layer::Flatten | Layer::Reshape(_) => x.clone(),
         Layer::Input(_) | Layer::Gather(_) => panic!("no kernel of a chain"),
         Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => panic!("no kernel of a chain"),
     }
@@ -168,6 +173,46 @@ fn response_at(norm: &LocalResponseNorm, shape: Shape, x: &[f64], n: usize, c: u
     let half = i64::from(norm.size / 2);
     let squares: f64 = (c as i64 - half..=c as i64 + half).map(|channel| at(channel).powi(2)).sum();
     at(c as i64) / (f64::from(norm.k) + f64::from(norm.alpha) * squares).powf(f64::from(norm.beta))
+}
+
+#[expect(clippy::too_many_arguments, reason = "a place has four coordinates")]
+fn resampled_at(layer: &Layer, (shape, output): (Shape, Shape), x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
+    let (height, width) = (i64::from(shape.height), i64::from(shape.width));
+    match layer {
+        Layer::Border(of) => {
+            let (y, z) = (h - i64::from(of.before.0), w - i64::from(of.before.1));
+            // The edge is not repeated: −1 is 1, and the size is the size − 2.
+            let mirror = |at: i64, size: i64| {
+                if at < 0 {
+                    -at
+                } else if at >= size {
+                    2 * size - 2 - at
+                } else {
+                    at
+                }
+            };
+            let (y, z) = if of.reflect { (mirror(y, height), mirror(z, width)) } else { (y, z) };
+            place(shape, n, c, y, z).map_or(0.0, |at| x[at])
+        }
+        Layer::Resize(_) => {
+            let (y, z) = (h * height / i64::from(output.height), w * width / i64::from(output.width));
+            place(shape, n, c, y, z).map_or(0.0, |at| x[at])
+        }
+        Layer::BlurPool(of) => {
+            let choose =
+                |k: i64| (0..k).map(|i| (i64::from(of.kernel) - 1 - i) as f64 / (i + 1) as f64).product::<f64>();
+            let mut total = 0.0;
+            for i in 0..i64::from(of.kernel) {
+                for j in 0..i64::from(of.kernel) {
+                    let y = h * i64::from(of.stride.0) + i - i64::from(of.padding.0);
+                    let z = w * i64::from(of.stride.1) + j - i64::from(of.padding.1);
+                    total += choose(i) * choose(j) * place(shape, n, c, y, z).map_or(0.0, |at| x[at]);
+                }
+            }
+            total / 4f64.powi(of.kernel as i32 - 1)
+        }
+        _ => panic!("resamples nothing"),
+    }
 }
 
 fn pool_at(pool: &Pool2d, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {

@@ -36,13 +36,14 @@ fn files_without_protobuf_or_graph_are_refused() {
 /// Operator, sizes of its constant, attributes, and what the error says; the input is 4×6×6.
 #[test]
 fn nodes() {
-    let cases: [(&str, &[i64], Attributes<'_>, &str); 18] = [
+    let cases: [(&str, &[i64], Attributes<'_>, &str); 19] = [
         ("Softplus", &[], &[], "a prediction does as well with Relu or HardSwish in its place"),
-        ("Resize", &[], &[], "a prediction cannot do without it"),
+        ("Resize", &[], &[], "its sizes are not constants of this file"),
+        ("ConvTranspose", &[4, 4, 3, 3], &[], "a prediction cannot do without it"),
         ("Hardmax", &[], &[], "there is no layer for Hardmax: known are Conv, Gemm"),
         ("Conv", &[], &[], "its weight \"\" is not an initializer"),
         ("Conv", &[8, 3, 3, 3], &[], "takes 3 channels in each of 1 groups, but its input is 4×6×6"),
-        ("Conv", &[8, 4, 3], &[], "only windows over height and width"),
+        ("Conv", &[8, 4, 3], &[], "moves over one dimension of samples of 4×6×6"),
         ("Conv", &[8, 4, 3, 3], &[("kernel_shape", &[5, 5])], "does not fit a kernel of (5, 5)"),
         ("Conv", &[8, 4, 3, 3], &[("pads", &[1, 1])], "pads are [1, 1]"),
         ("Conv", &[8, 4, 9, 9], &[], "a kernel of 9 does not fit the height of its input 4×6×6"),
@@ -54,7 +55,7 @@ fn nodes() {
         ("BatchNormalization", &[4], &[], "its weight \"\" is not an initializer"),
         ("Mul", &[6], &[], "has the shape [6], but there are 4 channels"),
         ("Mul", &[4], &[], "over 4×6×6 it must be [4, 1, 1]"),
-        ("Softmax", &[], &[], "only the graph's last operator"),
+        ("Softmax", &[], &[], "as the graph's last operator"),
     ];
     for (op, weight, attributes, message) in cases {
         let error = refused(&operator(op, weight, attributes));

@@ -73,6 +73,22 @@ impl Writer {
         self.graph.extend(bytes(5, &tensor));
     }
 
+    /// Floats.
+    pub(super) fn numbers(&mut self, name: &str, dims: &[i64], values: &[f32]) {
+        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensor = [packed(1, dims), integer(2, 1), bytes(8, name.as_bytes()), bytes(9, &raw)].concat();
+        self.graph.extend(bytes(5, &tensor));
+    }
+
+    /// Floats of a `Constant`, which training does not change.
+    pub(super) fn constant(&mut self, name: &str, dims: &[i64], values: &[f32]) {
+        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensor = [packed(1, dims), integer(2, 1), bytes(9, &raw)].concat();
+        let value = bytes(5, &[bytes(1, b"value"), bytes(5, &tensor)].concat());
+        let node = [bytes(2, name.as_bytes()), bytes(4, b"Constant"), value].concat();
+        self.graph.extend(bytes(1, &node));
+    }
+
     /// The same in another file.
     pub(super) fn external_integers(&mut self, name: &str) {
         let tensor = [integer(1, 2), integer(2, 7), bytes(8, name.as_bytes()), integer(14, 1)].concat();

@@ -1,0 +1,3 @@
+//! Lowers squares.
+
+super::curve::curve!(Square, "square.cu": SquareForward = square_forward, SquareBackward = square_backward, x = |of| of.inputs[0]);

@@ -1,0 +1,55 @@
+//! Defines global response normalisation: each channel scaled by its norm among all channels' norms.
+
+use super::*;
+
+/// Global response normalisation (Woo et al. 2023, section 3): y = γ·x·n + β + x with n = g / (mean of g over channels + ε),
+/// g the root of a channel's sum of squares in a sample. γ and β of each channel are learned, initially 0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResponseNorm {
+    /// Added to the mean of the norms.
+    pub epsilon: f32,
+}
+
+pub(super) const KIND: LayerKind = LayerKind {
+    input_use: InputUse::Always,
+    features: Ok(FeatureRule::Whole),
+    class: KernelClass::Planes { overlapping_maxima: false },
+    keys: &["epsilon"],
+    family: "batch_norm",
+    ..LayerKind::new("global_response_norm", |of| {
+        Ok(Layer::ResponseNorm(ResponseNorm { epsilon: of.number("epsilon")?.unwrap_or(1e-6) }))
+    })
+};
+
+impl LayerRule for ResponseNorm {
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
+            return Err(format!("epsilon is {}: it must be positive, e.g. 1e-6", self.epsilon));
+        }
+        Ok(inputs[0])
+    }
+
+    fn settings(&self) -> String {
+        format!(", epsilon = {}", self.epsilon)
+    }
+
+    fn parameters(&self, _: Shape, output: Shape, _: &Inits) -> Vec<Learned> {
+        let of = |name| Learned { name, dims: vec![output.channels], init: Init::Constant(0.0), decay: false };
+        vec![of("gamma"), of("beta")]
+    }
+
+    /// The norm of each channel.
+    fn keeps(&self, input: Shape, _: Shape) -> Option<(&'static str, u64)> {
+        Some(("norms", u64::from(input.channels) * 4))
+    }
+
+    /// Forward a square, a sum and four FLOPs an element; backward a product and a sum, then four; of the parameters a
+    /// product and two sums.
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [
+            Work::of(6.0 * of.input, of.input + 2.0 * of.channels, of.output),
+            Work::of(6.0 * of.input, 2.0 * of.input + of.channels, of.input),
+            Work::of(3.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
+        ]
+    }
+}

@@ -1,0 +1,41 @@
+//! Softmax over sets of channels at each place: the weights of split attention.
+
+use super::*;
+
+/// Softmax at each place over sets of `parts` channels, C / `parts` apart: with C parts over all channels, with 2 over
+/// each channel of the first half and its counterpart in the second (Zhang et al. 2020, section 3.2; Li et al. 2019).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Softmax {
+    /// Channels of a set.
+    pub parts: u32,
+}
+
+pub(super) const KIND: LayerKind = LayerKind {
+    keys: &["parts"],
+    reads_output: true,
+    features: Ok(FeatureRule::Whole),
+    // The maximum, an exponential, a sum and a quotient; a product, a sum, a difference and a product.
+    flops: (4.0, 4.0),
+    ..LayerKind::new("softmax", |of| {
+        let parts = of.size("parts")?;
+        let parts = parts.ok_or_else(|| of.missing("parts", "the channels that sum to 1, e.g. parts = 2"))?;
+        Ok(Layer::Softmax(Softmax { parts }))
+    })
+};
+
+impl LayerRule for Softmax {
+    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        if self.parts == 0 || !inputs[0].channels.is_multiple_of(self.parts) {
+            return Err(format!("parts is {}: it must divide the {} channels", self.parts, inputs[0].channels));
+        }
+        Ok(inputs[0])
+    }
+
+    fn settings(&self) -> String {
+        format!(", parts = {}", self.parts)
+    }
+
+    fn cost_settings(&self) -> String {
+        format!(" of{}", self.parts)
+    }
+}
