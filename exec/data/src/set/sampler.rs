@@ -19,7 +19,7 @@ use crate::random::{Purpose, shuffle, stream_within};
 /// once per epoch and pool.
 ///
 /// ```
-/// # use lockstep_exec::data::Sampler;
+/// # use lockstep_data::Sampler;
 /// // 20 samples, micro-batches of 3, two of them on each of 3 workers: 18 a global batch, so 2 are left over.
 /// let sampler = Sampler::new(20, 3, 2, &[3], 1).unwrap();
 /// assert_eq!((sampler.global_batch(), sampler.batches_per_epoch()), (18, 1));
