@@ -30,6 +30,6 @@ pub use picture::{QUALITY, decode as decode_jpeg, keep as keep_jpeg, size as jpe
 pub use pixels::{MOST_PIXELS, Picture};
 pub use set::{
     Coming, Dataset, Decoded, Finish, Moves, PackedMoves, Parts, Recipe, Reserved, Round, Sampler, Transform,
-    Untransformed, Window,
+    Untransformed, Window, bytes_of,
 };
 pub use source::{Sample, SampleEntry, SetPart, Source, cifar, lmdb, shards};

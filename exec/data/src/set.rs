@@ -29,6 +29,7 @@ use std::sync::Arc;
 use lockstep_models::{Augmentation, Model, SampleForm, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
+pub use encoded::bytes_of;
 pub use finish::Finish;
 pub use message::{Coming, Reserved};
 pub use packing::PackedMoves;

@@ -52,7 +52,7 @@ impl Resident {
 }
 
 /// The bytes of values, as they are in memory.
-pub(super) fn bytes_of(values: &[f32]) -> &[u8] {
+pub fn bytes_of(values: &[f32]) -> &[u8] {
     // SAFETY: a value is four bytes without gaps, and bytes need no alignment.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }

@@ -4,8 +4,10 @@
 //! The trained parameters have their own names and shapes, so that PyTorch's safetensors reads the model; all other
 //! state has names without a dot, which no parameter has.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use lockstep_data::bytes_of;
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Log, Position, State};
 use lockstep_models::{AccuracyMonitor, Claim, Model};
@@ -76,16 +78,23 @@ struct Header {
 }
 
 /// A tensor to write.
-struct Tensor {
+struct Tensor<'a> {
     name: String,
     dtype: Dtype,
     shape: Vec<usize>,
-    bytes: Vec<u8>,
+    bytes: Cow<'a, [u8]>,
 }
 
-impl Tensor {
-    fn of(name: impl Into<String>, shape: Vec<usize>, values: &[f32]) -> Tensor {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+impl<'a> Tensor<'a> {
+    fn flat(name: String, values: &'a [f32]) -> Tensor<'a> {
+        Tensor::of(name, vec![values.len()], values)
+    }
+
+    fn of(name: impl Into<String>, shape: Vec<usize>, values: &'a [f32]) -> Tensor<'a> {
+        let bytes = match cfg!(target_endian = "little") {
+            true => Cow::Borrowed(bytes_of(values)),
+            false => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        };
         Tensor { name: name.into(), dtype: Dtype::F32, shape, bytes }
     }
 }
@@ -137,16 +146,15 @@ impl Checkpoint {
             let values = &trained[parameter.range.start as usize..parameter.range.end as usize];
             tensors.push(Tensor::of(parameter.name.clone(), shape, values));
         }
-        let flat = |name: String, values: &[f32]| Tensor::of(name, vec![values.len()], values);
         let previous = average.as_ref().and_then(|(_, previous)| previous.as_ref());
         match average {
-            None => tensors.push(flat(VELOCITY.to_owned(), velocity)),
-            Some(_) => tensors.extend(weights.iter().enumerate().map(|(index, own)| flat(learner(index), own))),
+            None => tensors.push(Tensor::flat(VELOCITY.to_owned(), velocity)),
+            Some(_) => tensors.extend(weights.iter().enumerate().map(|(index, own)| Tensor::flat(learner(index), own))),
         }
-        tensors.extend(previous.map(|previous| flat(PREVIOUS.to_owned(), previous)));
-        tensors.extend(references.iter().enumerate().map(|(index, own)| flat(reference(index), own)));
-        tensors.extend(buffers.iter().enumerate().map(|(index, own)| flat(buffer(index), own)));
-        tensors.extend(of_workers.iter().enumerate().map(|(index, own)| flat(statistics(index), own)));
+        tensors.extend(previous.map(|previous| Tensor::flat(PREVIOUS.to_owned(), previous)));
+        tensors.extend(references.iter().enumerate().map(|(index, own)| Tensor::flat(reference(index), own)));
+        tensors.extend(buffers.iter().enumerate().map(|(index, own)| Tensor::flat(buffer(index), own)));
+        tensors.extend(of_workers.iter().enumerate().map(|(index, own)| Tensor::flat(statistics(index), own)));
         let claims = &self.log.claims;
         let places = claims.iter().flat_map(|claim| [claim.iteration, claim.rank, claim.micro_batch]);
         let bytes = places.flat_map(u32::to_le_bytes).collect();
