@@ -300,7 +300,7 @@ impl Tensors<'_> {
         };
         Ok(Log {
             evaluations: header.evaluations.iter().map(evaluation).collect(),
-            restarts: header.restarts,
+            restarts: header.restarts.clone(),
             claims: places.as_chunks::<3>().0.iter().zip(times).map(claim).collect(),
         })
     }

@@ -1,7 +1,7 @@
 //! Runs one segment of a training: a number of steps on the ranks of a launch, with watchdog, progress and metrics.
 
 use lockstep_exec::{
-    Arenas, Evaluations, ExecError, Flight, InjectedFault, MeasuredRun, Observer, Order, RunOptions, Snapshot, State,
+    Arenas, Evaluations, ExecError, Flight, InjectedFault, Observer, Order, Run, RunOptions, Snapshot, State,
 };
 use lockstep_experiment::{Experiment, Length};
 use lockstep_report::failure::Failure;
@@ -169,10 +169,10 @@ impl Training<'_> {
 /// # Errors
 /// Its failure, with its place in the experiment; a run that was stopped.
 fn ended(
-    run: Result<Option<MeasuredRun>, ExecError>,
+    run: Result<Option<Run>, ExecError>,
     operation: &Operation,
     experiment: &Experiment,
-) -> Result<Option<MeasuredRun>, Failure> {
+) -> Result<Option<Run>, Failure> {
     let mut run = run.map_err(|error| match error {
         ExecError::Input(error) => Failure::Input(experiment.locate(error)),
         other => run_failure(other),
