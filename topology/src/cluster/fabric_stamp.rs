@@ -4,7 +4,7 @@
 
 use super::build::Builder;
 use super::describe::{FABRICS, LINKS, PROTOCOLS, SUMS, fabric_row, link_row, protocol_row, sums_row};
-use super::fabric::{Fabric, Shape, Torus, Tree};
+use super::fabric::{Fabric, Routing, Shape, Torus, Tree};
 use super::fabric_table::{FabricTable, Plan};
 use super::names::Names;
 use super::size::Size;
@@ -168,6 +168,15 @@ fn stamp(
     ports: Vec<(u32, VertexId)>,
     builder: &mut Builder,
 ) -> Result<(), InputError> {
+    // What is cabled is described; where packets take all of it at once, less is built.
+    let cabled = shape.clone();
+    let (shape, merged) = match (shape, table.routing) {
+        (Shape::Tree(tree), Routing::Spray) => {
+            let (tree, cables) = tree.merged();
+            (Shape::Tree(tree), cables)
+        }
+        (shape, _) => (shape, Vec::new()),
+    };
     let stages = match &shape {
         Shape::Tree(tree) => tree.up.len(),
         Shape::Torus(torus) => torus.shape.len(),
@@ -192,9 +201,15 @@ fn stamp(
     if let Some(message) = builder.size(more).refused() {
         return Err(table.spot.error(message));
     }
+    let cable = |stage: usize| {
+        *table.trunk_bandwidth.get(stage).or(table.trunk_bandwidth.first()).unwrap_or(&table.wire.bandwidth)
+    };
     let trunk = |stage: usize| Wire {
         latency: *table.trunk_latency.get(stage).or(table.trunk_latency.first()).unwrap_or(&table.wire.latency),
-        bandwidth: *table.trunk_bandwidth.get(stage).or(table.trunk_bandwidth.first()).unwrap_or(&table.wire.bandwidth),
+        bandwidth: merged
+            .get(stage)
+            .and_then(|cables| Bandwidth::new(cable(stage).bytes_per_s() * cables))
+            .unwrap_or(cable(stage)),
         ..table.wire.clone()
     };
     let first_switch = builder.vertices().len() as u32;
@@ -252,11 +267,9 @@ fn stamp(
             }
         }
     }
-    let rates: Vec<f64> = std::iter::once(table.wire.bandwidth)
-        .chain((0..stages).map(|stage| trunk(stage).bandwidth))
-        .map(Bandwidth::bytes_per_s)
-        .collect();
-    let bisection = match &shape {
+    let rates: Vec<f64> =
+        std::iter::once(table.wire.bandwidth).chain((0..stages).map(cable)).map(Bandwidth::bytes_per_s).collect();
+    let bisection = match &cabled {
         Shape::Tree(tree) => tree.bisection(ports.len() as u64, &rates),
         Shape::Torus(torus) => torus.bisection(ports.len() as u64, &rates),
     };
@@ -266,9 +279,14 @@ fn stamp(
         Plan::Ports { oversubscription, .. } => oversubscription,
         _ => 1.0,
     };
-    let fabric = Fabric { name, shape, routing, seed, ports, first, failed, switches, bisection, oversubscription };
+    let switches = match &cabled {
+        Shape::Tree(tree) => (1..=stages + 1).fold(0, |sum: u64, level| sum.saturating_add(tree.switches(level))),
+        Shape::Torus(_) => switches,
+    };
+    let fabric =
+        Fabric { name, shape: cabled, routing, seed, ports, first, failed, switches, bisection, oversubscription };
     builder.row(FABRICS, fabric_row(&fabric, table.kind));
-    builder.fabric(fabric);
+    builder.fabric(Fabric { shape, ..fabric });
     Ok(())
 }
 
