@@ -11,6 +11,11 @@
 //! Roberts, "Multi-resource fairness: objectives, algorithms and performance", SIGMETRICS 2015), and its *certificate*
 //! is: **each activity runs at its cap or uses a full resource on which no activity consumes more than it.**
 //!
+//! On a *wire* speeds are equalised instead, xᵢ ≤ λⱼ: switches and buses take turns among flows by the byte, whatever
+//! each byte costs there in headers and waits. No activity that uses a full wire at its level is slower than another.
+//! Among wires alone there is one set of levels, found in rising order. An activity that uses both, unlike parts of a
+//! wire and of something else, may keep the sweeps from settling: the last levels are then made feasible.
+//!
 //! - With all u = 1 it is the classical max-min fairness of flows, found by progressive filling; it is unique. The
 //!   same holds when each activity uses its resources alike (uᵢⱼ = uᵢ), in the consumptions uᵢ·xᵢ.
 //! - Eight ranks of one core each on two cores get a quarter of a core each.
@@ -121,6 +126,9 @@ pub struct Finished {
 pub trait Fluid: Trace {
     /// Adds a resource of `capacity` (its unit per second, or cores); refused unless positive and finite.
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError>;
+
+    /// The same for a wire, on which speeds are equalised.
+    fn add_wire(&mut self, capacity: f64) -> Result<ResourceId, InputError>;
 
     /// Changes a capacity from now on (a degraded link); refused like in [`Fluid::add_resource`].
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError>;

@@ -106,7 +106,11 @@ impl<'a, F: Fluid> Resources<'a, F> {
     }
 
     fn add(&mut self, name: String, part: Option<Part>, capacity: f64) -> Result<ResourceId, InputError> {
-        let id = self.fluid.add_resource(capacity).map_err(|error| error.at(&name))?;
+        let id = match part {
+            Some(Part::Link(_)) => self.fluid.add_wire(capacity),
+            _ => self.fluid.add_resource(capacity),
+        };
+        let id = id.map_err(|error| error.at(&name))?;
         self.all.push(Resource { name, part, capacity, shares: Vec::new() });
         Ok(id)
     }

@@ -20,7 +20,7 @@ use lockstep_report::print;
   lockstep clusters import topo.txt --gpu h100-sxm --hosts 4 --network infiniband-ndr --output mine.toml")]
 pub(super) struct ClustersImport {
     /// The XML that NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE or that a cloud's vendor publishes, or the text that
-    /// nvidia-smi topo -m or rocm-smi --showtopo prints
+    /// nvidia-smi topo -m, rocm-smi --showtopo or amd-smi topology prints
     file: PathBuf,
     /// Model of the GPUs (lockstep clusters gpus), instead of the one that has their PCI device or compute capability
     #[arg(long)]

@@ -113,9 +113,10 @@ pub(super) fn cluster(asked: Option<&str>, log: &mut NcclLog, ranks: u32) -> Res
     let rank = |(most, name): &(u32, &str)| (*most != each, *most, !name.starts_with("dgx"), name.to_string());
     fitting.sort_by_key(rank);
     let Some((_, name)) = fitting.first() else {
+        let gpu = known.map_or_else(String::new, |known| format!(" and --gpu {known}"));
         let message = format!(
             "no preset has GPUs called {product}, which the log lists: describe the machine, e.g. with lockstep clusters \
-             import of its topology, and name that file, or a preset that is near, with --cluster"
+             import of its topology{gpu}, and name that file, or a preset that is near, with --cluster"
         );
         return Err(InputError::flag("cluster", "", message));
     };

@@ -43,6 +43,10 @@ impl Fluid for Probe {
         Ok(ResourceId((self.capacities.len() - 1) as u32))
     }
 
+    fn add_wire(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
+        self.add_resource(capacity)
+    }
+
     fn set_capacity(&mut self, _: ResourceId, _: f64) -> Result<(), InputError> {
         Ok(())
     }

@@ -3,7 +3,7 @@
 //!
 //! Speeds are max-min fair, so each class with activities runs at its cap or has a full resource on which none takes
 //! more. At the cap its speed changes as the cap does. The n classes at a resource's level λ change so that the
-//! resource stays full: n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them.
+//! resource stays full: n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them (on a wire x = λ).
 
 mod binding;
 
@@ -16,6 +16,8 @@ use crate::trace::Dual;
 #[derive(Debug)]
 struct Resource {
     capacity: f64,
+    /// Whether it is a wire, which equalises speeds.
+    by_speed: bool,
     /// `None` until it is asked for.
     by: Option<Dual>,
     /// Classes with activities that share it, and that tap it.
@@ -65,9 +67,9 @@ pub(super) struct Speeds {
 }
 
 impl Speeds {
-    pub(super) fn add_resource(&mut self, capacity: f64) {
+    pub(super) fn add_resource(&mut self, capacity: f64, by_speed: bool) {
         let (users, tappers) = (Vec::new(), Vec::new());
-        self.resources.push(Resource { capacity, by: None, users, tappers, seen: 0 });
+        self.resources.push(Resource { capacity, by_speed, by: None, users, tappers, seen: 0 });
     }
 
     pub(super) fn resources(&self) -> usize {

@@ -210,8 +210,13 @@ impl Trace for Tracked<'_> {
 
 impl Fluid for Tracked<'_> {
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
-        self.speeds.add_resource(capacity);
+        self.speeds.add_resource(capacity, false);
         self.inner.add_resource(capacity)
+    }
+
+    fn add_wire(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
+        self.speeds.add_resource(capacity, true);
+        self.inner.add_wire(capacity)
     }
 
     fn enclose(&mut self, resources: &[ResourceId]) {

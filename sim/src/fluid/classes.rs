@@ -13,6 +13,7 @@ use lockstep_topology::Time;
 
 use super::Use;
 use super::draft::Draft;
+use super::resource::Fill;
 
 /// No group, no member of a chain.
 pub(super) const NONE: u32 = u32::MAX;
@@ -78,7 +79,7 @@ pub(super) struct Group {
     pub(super) pins: u32,
     /// The next class of the same hash.
     chain: u32,
-    /// Whether all its uses are the same per speed.
+    /// Whether all its uses are the same per speed, and what it takes of wires is its speed.
     pub(super) even: bool,
     /// Whether its members have changed since the shares were last solved.
     pub(super) touched: bool,
@@ -243,7 +244,7 @@ pub(super) struct Classes {
 
 impl Classes {
     /// The class of `cap` and normalised `uses`, pinned once more.
-    pub(super) fn intern(&mut self, cap: f64, uses: &[Use]) -> u32 {
+    pub(super) fn intern(&mut self, cap: f64, uses: &[Use], fills: &[Fill]) -> u32 {
         let hash = hash(cap, uses);
         let first = self.table.get(&hash).copied().unwrap_or(NONE);
         let mut class = first;
@@ -254,7 +255,7 @@ impl Classes {
             }
             class = self.groups[class as usize].chain;
         }
-        let class = self.insert(cap, uses, first);
+        let class = self.insert(cap, uses, first, fills);
         self.table.insert(hash, class);
         class
     }
@@ -271,7 +272,7 @@ impl Classes {
         group.cap == cap && links.len() == uses.len() && links.iter().zip(uses).all(|(link, used)| same(link, used))
     }
 
-    fn insert(&mut self, cap: f64, uses: &[Use], chain: u32) -> u32 {
+    fn insert(&mut self, cap: f64, uses: &[Use], chain: u32, fills: &[Fill]) -> u32 {
         let links = uses.iter().map(|used| Link { resource: used.resource.0, slot: NONE, per_speed: used.per_speed });
         let first_use = match self.free_links.get_mut(uses.len()).and_then(Vec::pop) {
             Some(first) => {
@@ -289,7 +290,8 @@ impl Classes {
             uses: uses.len() as u32,
             pins: 1,
             chain,
-            even: uses.windows(2).all(|pair| pair[0].per_speed == pair[1].per_speed),
+            even: uses.windows(2).all(|pair| pair[0].per_speed == pair[1].per_speed)
+                && uses.iter().all(|used| used.per_speed == 1.0 || !fills[used.resource.0 as usize].by_speed),
             bound_as_of: u64::MAX,
             ..Group::default()
         };

@@ -50,6 +50,12 @@ impl Fluid for System {
         Ok(ResourceId((self.resources.len() - 1) as u32))
     }
 
+    fn add_wire(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
+        let wire = self.add_resource(capacity)?;
+        self.fills[wire.0 as usize].by_speed = true;
+        Ok(wire)
+    }
+
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {
         check_capacity(capacity)?;
         self.update_speeds();
@@ -73,7 +79,7 @@ impl Fluid for System {
     fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError> {
         normalise(cap, uses, self.resources.len(), &mut self.uses)?;
         let cell = self.cell_of(&self.uses)?;
-        let class = self.classes.intern(cap, &self.uses);
+        let class = self.classes.intern(cap, &self.uses, &self.fills);
         self.classes.cells[class as usize] = cell;
         Ok(ClassId(class))
     }
@@ -88,7 +94,7 @@ impl Fluid for System {
         normalise(cap, uses, self.resources.len(), &mut self.uses)?;
         check(&self.uses, &sorted, |id| self.resources[id.0 as usize].role)?;
         let cell = self.cell_of(&self.uses)?;
-        let class = ClassId(self.classes.intern(cap, &self.uses));
+        let class = ClassId(self.classes.intern(cap, &self.uses, &self.fills));
         self.classes.cells[class.0 as usize] = cell;
         if self.classes.taps[class.0 as usize].uses != sorted && self.classes.paces[class.0 as usize].members == 0 {
             self.set_taps(class, sorted);

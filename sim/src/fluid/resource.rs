@@ -74,9 +74,17 @@ pub(super) struct Fill {
     pub(super) level: f64,
     /// Whether a repair gives it out.
     pub(super) asked: bool,
+    /// Whether it equalises speeds: it is a wire.
+    pub(super) by_speed: bool,
 }
 
 impl Fill {
+    /// The level at which an activity that takes `per_speed` runs at speed 1, and how much of the resource each unit
+    /// of the level is.
+    pub(super) fn weights(&self, per_speed: f64) -> (f64, f64) {
+        if self.by_speed { (1.0, per_speed) } else { (per_speed, 1.0) }
+    }
+
     /// What each waiting activity gets of the rest; infinite where none waits.
     pub(super) fn level(&self) -> f64 {
         if self.waiting > 0.0 { self.rest / self.waiting } else { f64::INFINITY }

@@ -185,10 +185,10 @@ impl Part<'_> {
                 scratch.bounds.clear();
                 for user in &resource.users {
                     let group = &self.groups[user.group as usize];
-                    let own = self.links[user.link as usize].per_speed;
+                    let (own, taken) = self.fills[*number as usize].weights(self.links[user.link as usize].per_speed);
                     let others = self.links[group.range()].iter().filter(|link| link.resource != *number);
-                    let limits = others.map(|link| self.fills[link.resource as usize].level / link.per_speed);
-                    scratch.bounds.push((own * limits.fold(group.bound, f64::min), f64::from(group.attached)));
+                    let limits = others.map(|link| self.speed_at(link));
+                    scratch.bounds.push((own * limits.fold(group.bound, f64::min), taken * f64::from(group.attached)));
                 }
                 let new = water_level(&scratch.bounds, resource.capacity);
                 let level = &mut self.fills[*number as usize].level;
@@ -203,13 +203,20 @@ impl Part<'_> {
         self.make_feasible();
     }
 
+    /// The speed that the level of a resource allows.
+    #[inline]
+    fn speed_at(&self, link: &Link) -> f64 {
+        let fill = &self.fills[link.resource as usize];
+        fill.level / fill.weights(link.per_speed).0
+    }
+
     /// Sets the speeds that the levels allow; returns the largest relative change.
     fn read_levels(&mut self) -> f64 {
         let mut change = 0.0_f64;
         for member in self.members {
             let group = &self.groups[*member as usize];
             let links = &self.links[group.range()];
-            let limits = links.iter().map(|link| self.fills[link.resource as usize].level / link.per_speed);
+            let limits = links.iter().map(|link| self.speed_at(link));
             let speed = limits.fold(group.bound, f64::min);
             let before = std::mem::replace(&mut self.drafts[*member as usize].speed, speed);
             change = change.max((speed - before).abs() / speed);
@@ -234,7 +241,8 @@ impl Part<'_> {
     }
 }
 
-/// The level at which `bounds` (each: largest consumption, how many) fill `capacity`; infinite if they cannot.
+/// The level at which `bounds` (each: its highest level, and what its activities take at each unit of the level) fill
+/// `capacity`; infinite if they cannot.
 ///
 /// Newton's steps from below: the sum of min(level, bound) is concave and piecewise linear in the level, so they rise
 /// to the answer in as many steps as there are pieces between, usually two or three.

@@ -30,6 +30,8 @@ enum Deed {
 #[derive(Debug, Clone)]
 struct Scenario {
     capacities: Vec<f64>,
+    /// Bit i: whether resource i is a wire.
+    wires: u32,
     /// Resources that only classes of the cell use.
     cell: Vec<u32>,
     /// Picoseconds to wait, then the action.
@@ -50,8 +52,11 @@ fn uses_of(uses: &[(u32, f64)]) -> Vec<Use> {
 /// Plays a scenario to its end, checking certificate and conservation on the way; returns each activity's end.
 fn play(fluid: &mut impl Fluid, scenario: &Scenario) -> Result<Vec<End>, String> {
     let mut capacities = scenario.capacities.clone();
-    for capacity in &capacities {
-        fluid.add_resource(*capacity).map_err(|error| error.to_string())?;
+    for (resource, capacity) in capacities.iter().enumerate() {
+        match is_wire(scenario.wires, resource) {
+            true => fluid.add_wire(*capacity).map_err(|error| error.to_string())?,
+            false => fluid.add_resource(*capacity).map_err(|error| error.to_string())?,
+        };
     }
     fluid.enclose(&scenario.cell.iter().map(|resource| ResourceId(*resource)).collect::<Vec<_>>());
     let (mut classes, mut ids, mut ends, mut works) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -60,7 +65,7 @@ fn play(fluid: &mut impl Fluid, scenario: &Scenario) -> Result<Vec<End>, String>
     let mut deeds = scenario.deeds.iter().peekable();
     let mut at = deeds.peek().map_or(Time::MAX, |deed| Time(deed.0));
     loop {
-        certify(fluid, &capacities, &classes)?;
+        certify(fluid, &capacities, scenario.wires, &classes)?;
         let loads: Vec<f64> = (0..capacities.len()).map(|r| fluid.load(ResourceId(r as u32))).collect();
         let before = fluid.now();
         let next = fluid.next_completion().unwrap_or(Time::MAX).min(at);
@@ -118,9 +123,20 @@ fn play(fluid: &mut impl Fluid, scenario: &Scenario) -> Result<Vec<End>, String>
     Ok(ends)
 }
 
-/// Each activity runs at its cap or uses a full resource on which none consumes more; nothing is overloaded.
-fn certify(fluid: &mut impl Fluid, capacities: &[f64], classes: &[(ClassId, f64, Vec<Use>)]) -> Result<(), String> {
+fn is_wire(wires: u32, resource: usize) -> bool {
+    wires >> resource & 1 == 1
+}
+
+/// Each activity runs at its cap or uses a full resource on which none consumes more, or a full wire on which none is
+/// faster; nothing is overloaded.
+fn certify(
+    fluid: &mut impl Fluid,
+    capacities: &[f64],
+    wires: u32,
+    classes: &[(ClassId, f64, Vec<Use>)],
+) -> Result<(), String> {
     let near = 1e-9;
+    let weight = |used: &Use| if is_wire(wires, used.resource.0 as usize) { 1.0 } else { used.per_speed };
     let speeds: Vec<f64> = classes.iter().map(|class| fluid.speed(class.0)).collect();
     let mut full = Vec::new();
     let mut most = vec![0.0_f64; capacities.len()];
@@ -134,13 +150,13 @@ fn certify(fluid: &mut impl Fluid, capacities: &[f64], classes: &[(ClassId, f64,
     for ((_, _, uses), speed) in classes.iter().zip(&speeds) {
         for used in uses {
             let most = &mut most[used.resource.0 as usize];
-            *most = most.max(speed * used.per_speed);
+            *most = most.max(speed * weight(used));
         }
     }
     for ((class, cap, uses), speed) in classes.iter().zip(&speeds) {
         let held = |used: &Use| {
             let resource = used.resource.0 as usize;
-            full[resource] && speed * used.per_speed >= most[resource] * (1.0 - near)
+            full[resource] && speed * weight(used) >= most[resource] * (1.0 - near)
         };
         if *speed > 0.0 && speed * (1.0 + near) < *cap && !uses.iter().any(held) {
             return Err(format!("{class:?} runs at {speed} of {cap} and nothing holds it"));
@@ -161,8 +177,9 @@ fn scenarios(per_speed: impl Strategy<Value = f64> + Clone) -> impl Strategy<Val
     ];
     let gap = prop_oneof![Just(0), Just(SECOND), 0..3 * SECOND];
     let capacity = prop_oneof![0.5..10.0, Just(1.0), Just(1e3)];
-    (prop::collection::vec(capacity, 6), prop::collection::vec((gap, deed), 1..40))
-        .prop_map(|(capacities, deeds)| Scenario { capacities, cell: Vec::new(), deeds: cumulate(deeds) })
+    let wires = prop_oneof![Just(0), Just(0b11_1111)];
+    (prop::collection::vec(capacity, 6), wires, prop::collection::vec((gap, deed), 1..40))
+        .prop_map(|(capacities, wires, deeds)| Scenario { capacities, wires, cell: Vec::new(), deeds: cumulate(deeds) })
 }
 
 /// Transfers over links 0 to 2 that tap memories 3 to 5, each the one of its link; kernels that use these, which
@@ -181,7 +198,7 @@ fn tapped_scenarios() -> impl Strategy<Value = Scenario> {
     let gap = prop_oneof![Just(0), Just(SECOND), 0..3 * SECOND];
     let cell = prop_oneof![Just(Vec::new()), Just(vec![3, 4, 5])];
     (prop::collection::vec(0.7..2.0, 6), cell, prop::collection::vec((gap, deed), 1..40))
-        .prop_map(|(capacities, cell, deeds)| Scenario { capacities, cell, deeds: cumulate(deeds) })
+        .prop_map(|(capacities, cell, deeds)| Scenario { capacities, wires: 0b111, cell, deeds: cumulate(deeds) })
 }
 
 /// Flows over two or three of thirty links in a row, most of them at once: a change reaches few of many
@@ -200,7 +217,7 @@ fn long_scenarios() -> impl Strategy<Value = Scenario> {
     let gap = prop_oneof![6 => Just(0), 1 => 0..SECOND];
     let capacity = prop_oneof![2 => Just(1.0), 1 => 0.5..4.0];
     (prop::collection::vec(capacity, 30), prop::collection::vec((gap, deed), 30..90))
-        .prop_map(|(capacities, deeds)| Scenario { capacities, cell: Vec::new(), deeds })
+        .prop_map(|(capacities, deeds)| Scenario { capacities, wires: u32::MAX, cell: Vec::new(), deeds })
 }
 
 /// Uses listed once per resource: the helper's own sums then agree with the system's.
@@ -272,6 +289,6 @@ proptest! {
             let (uses, cap) = (routes[*route as usize].clone(), caps[*route as usize]);
             (*gap, Deed::Start { cap, uses, taps: Vec::new(), work: f64::from(*work) })
         });
-        same_story(&Scenario { capacities: vec![2.0, 1.0], cell, deeds: deeds.collect() })?;
+        same_story(&Scenario { capacities: vec![2.0, 1.0], wires: 0, cell, deeds: deeds.collect() })?;
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::nccl::{NcclCall, NcclMachine, NcclProtocol, answer};
 use lockstep_topology::{Algorithm, Cluster, Collective, Group, Hosting, HostingRule, Placement, PlacementRule, Rank};
 use proptest::prelude::*;
@@ -37,44 +38,46 @@ fn both(cluster: &Cluster, ranks: u32, bytes: u64) -> (f64, f64) {
     (answer.seconds - LAUNCH, simulated.time.as_secs_f64())
 }
 
+fn is_gpu(device: &Device) -> bool {
+    matches!(device.kind, DeviceKind::Gpu(_))
+}
+
+/// Whether more machines are asked for than every test has time for.
+fn thorough() -> bool {
+    std::env::var_os("LOCKSTEP_THOROUGH").is_some()
+}
+
 /// Bus bandwidth of a large allreduce in GB/s.
 fn bus(cluster: &Cluster, ranks: u32) -> f64 {
     let bytes = 1u64 << 30;
     bytes as f64 / both(cluster, ranks, bytes).0 * 1e-9 * 2.0 * f64::from(ranks - 1) / f64::from(ranks)
 }
 
+/// Machines whose rings are followed in every test; the nightly ones are larger.
+const FOLLOWED: u32 = 32;
+
+/// Each preset with GPUs that NCCL knows, alone and as two hosts on its own network, with all of its GPUs.
 #[test]
 fn rings_of_presets_take_as_long_as_their_simulation() {
-    for (cluster, ranks) in [
-        ("dgx1-v100", 2),
-        ("dgx1-v100", 4),
-        ("dgx1-v100", 8),
-        ("dgx1-v100:2", 16),
-        ("dgx-2", 16),
-        ("p3.16xlarge", 8),
-        ("p3.16xlarge:2", 16),
-        ("dgx-a100", 8),
-        ("dgx-a100:2", 16),
-        ("p4d.24xlarge:2", 16),
-        ("dgx-h100", 8),
-        ("dgx-h100:2", 16),
-        ("dgx-h100:4", 32),
-        ("nd40rs-v2", 8),
-        ("nd40rs-v2:2", 16),
-        ("nd96amsr-a100-v4:2", 16),
-        ("a3-highgpu-8g:2", 16),
-        ("a3-megagpu-8g:2", 16),
-        ("p5en.48xlarge:2", 16),
-        ("dgx-b200", 8),
-        ("dgx-b200:2", 16),
-        ("p6-b200.48xlarge:2", 16),
-        ("gb200-nvl72", 8),
-        // Without rails its 64 NICs collide on links between switches, which the model spreads evenly.
-        ("p5.48xlarge:2@efa-100g-rails", 16),
-    ] {
-        let (model, lanes) = both(&Cluster::load(cluster).expect(cluster), ranks, 1 << 28);
+    let most = if thorough() { 4 * FOLLOWED } else { FOLLOWED };
+    let mut machines = vec![("dgx1-v100".to_owned(), 2), ("dgx1-v100".to_owned(), 4), ("gb200-nvl72".to_owned(), 8)];
+    machines.extend([("dgx-h100:4".to_owned(), 32), ("p5.48xlarge:2@efa-100g-rails".to_owned(), 16)]);
+    for (preset, _) in Cluster::presets() {
+        for name in [preset.to_string(), format!("{preset}:2")] {
+            // Some presets are several hosts, and some have no network.
+            let Ok(cluster) = Cluster::load(&name) else { continue };
+            let gpus: Vec<_> = cluster.devices().iter().filter(|device| is_gpu(device)).map(|gpu| gpu.id).collect();
+            let known = NcclMachine::of(&cluster, &gpus, 1).expect("ways").is_some();
+            if known && gpus.len() as u32 <= most {
+                machines.push((name, gpus.len() as u32));
+            }
+        }
+    }
+    assert!(machines.iter().filter(|(name, _)| name.ends_with(":2")).count() > 15, "{machines:?}");
+    for (name, ranks) in machines {
+        let (model, lanes) = both(&Cluster::load(&name).expect("a preset"), ranks, 1 << 28);
         let ratio = model / lanes;
-        assert!((0.97..1.03).contains(&ratio), "{cluster} {ranks}: {model} beside {lanes}");
+        assert!((0.97..1.03).contains(&ratio), "{name} {ranks}: {model} beside {lanes}");
     }
 }
 
@@ -189,24 +192,25 @@ impl Drawn {
     }
 }
 
-/// Of 200 drawn machines 187 agree within 3 %. On the others the model is up to 16 % too fast.
+/// All of them, from 256 MiB: no flow is slower than the narrowest wire's share, since wires share themselves by the byte.
 #[test]
 fn rings_of_random_machines_take_as_long_as_their_simulation() {
     let mut runner = TestRunner::deterministic();
-    let mut ratios: Vec<f64> = (0..200)
-        .map(|_| {
+    let machines = if thorough() { 3000 } else { 200 };
+    let mut ratios: Vec<f64> = (0..machines)
+        .map(|number| {
             let drawn = drawn().new_tree(&mut runner).expect("a machine").current();
             let text = drawn.toml();
             let cluster = Cluster::parse("drawn.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let (model, lanes) = both(&cluster, drawn.gpus * drawn.hosts, 1 << 28);
-            model / lanes
+            let ratio = model / lanes;
+            assert!((0.97..1.03).contains(&ratio), "{number}: {model} beside {lanes} on {drawn:?}");
+            ratio
         })
         .collect();
     ratios.sort_by(f64::total_cmp);
-    let near = ratios.iter().filter(|ratio| (0.97..1.03).contains(*ratio)).count();
-    let [least, median, most] = [0, 100, 199].map(|at| ratios[at]);
-    let all = format!("{near} of 200 within 3 %, from {least} by {median} to {most}");
-    assert!((median - 1.0).abs() < 1e-3 && near >= 185 && least > 0.8 && most < 1.1, "{all}");
+    let median = ratios[machines / 2];
+    assert!((median - 1.0).abs() < 1e-3, "{median}");
 }
 
 /// The machine with one GPU, of which tests change parts.

@@ -1,5 +1,5 @@
-//! Reads a machine's own report of its topology, NCCL's or RCCL's XML or the matrix of nvidia-smi or rocm-smi, and
-//! writes it as a cluster file.
+//! Reads a machine's own report of its topology, NCCL's or RCCL's XML, the matrix of nvidia-smi, or the tables of rocm-smi
+//! or amd-smi, and writes it as a cluster file.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -54,7 +54,8 @@ pub struct Imported {
 }
 
 /// The cluster file of hosts whose topology is `text`, the content of `file`: the XML that NCCL or RCCL writes to
-/// `NCCL_TOPO_DUMP_FILE` or a vendor publishes, or the output of `nvidia-smi topo -m` or `rocm-smi --showtopo`.
+/// `NCCL_TOPO_DUMP_FILE` or a vendor publishes, or the output of `nvidia-smi topo -m`,
+/// `rocm-smi --showtopo` or `amd-smi topology`.
 ///
 /// # Errors
 /// Text that is truncated, contradicts itself or has an impossible link or figure, with file, line and cure; a GPU that

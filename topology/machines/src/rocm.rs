@@ -1,5 +1,5 @@
-//! Reads the output of `rocm-smi --showtopo`: tables of the kind of link, the weight and the hops between each two
-//! GPUs, and the NUMA node of each.
+//! Reads the output of `rocm-smi --showtopo` and `amd-smi topology`: tables of the kind of link, the weight and the hops
+//! between each two GPUs, and, of the former, the NUMA node of each.
 
 use std::collections::BTreeMap;
 
@@ -24,25 +24,59 @@ pub(crate) fn is_its(text: &str) -> bool {
     ["Link Type between two GPUs", "Weight between two GPUs", "Hops between two GPUs"]
         .iter()
         .any(|of| text.contains(of))
+        || is_of_amd_smi(text)
+}
+
+/// Whether the tables are those of amd-smi, whose rows and columns are the GPUs' addresses on the bus.
+fn is_of_amd_smi(text: &str) -> bool {
+    ["LINK TYPE TABLE", "WEIGHT TABLE", "HOPS TABLE"].iter().any(|of| text.contains(of))
+}
+
+/// The text with `GPU0`, `GPU1`, … for addresses like `0000:0c:00.0`, in the order in which they appear.
+fn numbered(text: &str) -> String {
+    let is_address = |word: &str| {
+        let parts: Vec<&str> = word.split([':', '.']).collect();
+        let is_hex = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_hexdigit());
+        matches!(parts.as_slice(), [_, bus, device, _] if bus.len() == 2 && device.len() == 2)
+            && parts.iter().all(is_hex)
+            && word.matches(':').count() == 2
+    };
+    let mut known: Vec<&str> = Vec::new();
+    let mut number = |word| {
+        let at = known.iter().position(|other| *other == word).unwrap_or_else(|| {
+            known.push(word);
+            known.len() - 1
+        });
+        format!("GPU{at}")
+    };
+    // Spaces stay, so that a table stays one.
+    let pieces = text.split_inclusive(char::is_whitespace).map(|piece| {
+        let word = piece.trim_end();
+        if is_address(word) { number(word) + &piece[word.len()..] } else { piece.to_owned() }
+    });
+    pieces.collect()
 }
 
 /// The host that the tables describe; its GPUs are called `model`.
 pub(crate) fn read(file: &str, text: &str, model: Option<&str>) -> Result<Machine, InputError> {
     let text = words::without_escapes(text);
+    let (text, tool, headings) = match is_of_amd_smi(&text) {
+        true => (numbered(&text), "amd-smi topology", ["LINK TYPE TABLE", "WEIGHT TABLE"]),
+        false => (text, "rocm-smi --showtopo", ["Link Type between", "Weight between"]),
+    };
     let lines = words::lines(&text);
-    let Some(kinds) = table(file, &lines, "Link Type between")? else {
-        let message = "has no table of the link type between GPUs: use all that rocm-smi --showtopo prints";
+    let Some(kinds) = table(file, &lines, headings[0])? else {
+        let message = format!("has no table of the link type between GPUs: use all that {tool} prints");
         return Err(InputError::new(ErrorPlace::line(file, 1), "", message));
     };
-    let weights = table(file, &lines, "Weight between")?.filter(|weights| weights.len() == kinds.len());
+    let weights = table(file, &lines, headings[1])?.filter(|weights| weights.len() == kinds.len());
     let Some(model) = model else {
         let message =
             format!("is needed, since {file} does not say which GPUs these are: lockstep clusters gpus lists them");
         return Err(InputError::flag("gpu", "", message));
     };
     let model = gpu::named(model)?;
-    let mut machine =
-        Machine { origin: format!("rocm-smi --showtopo in {file}"), gpus: kinds.len(), ..Machine::default() };
+    let mut machine = Machine { origin: format!("{tool} in {file}"), gpus: kinds.len(), ..Machine::default() };
     let lanes = model.spec.pcie.unwrap_or(pcie::UNKNOWN);
     let nodes = nodes(&lines);
     let all: std::collections::BTreeSet<u32> = nodes.values().copied().collect();

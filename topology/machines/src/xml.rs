@@ -102,7 +102,9 @@ fn sockets<'a>(root: Element<'a>, machine: &mut Machine) -> Result<Vec<Element<'
         numbers.push(number);
         hosts.extend(cpu.attribute("host_hash").filter(|hash| !hosts.contains(hash)));
         if hosts.len() > 1 {
-            return Err(cpu.error("is of another host, by its host_hash: keep one host, and give a number of hosts"));
+            let message = "is of another host, by its host_hash: keep one host, and give a number of hosts; trays of a rack \
+                           that NVLinks join are the cluster gb200-nvl72 or gb300-nvl72";
+            return Err(cpu.error(message));
         }
         machine.sockets.push(read_socket(cpu)?);
         cpus.push(cpu);

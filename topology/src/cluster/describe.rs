@@ -99,21 +99,21 @@ impl Rows {
 
     /// A fabric: its figures, its wires, and its switches that add.
     fn fabric(&mut self, table: &FabricTable<'_>, fabric: &Fabric) {
-        let levels = fabric.shape.stages() + 1;
+        let levels = fabric.cabled.stages() + 1;
         let bottom = table.level_name(1, levels) + "*";
         if let Some(spec) = &table.sums {
             self.sums.push(sums_row(&bottom, fabric.joined().into(), spec, &table.wire.provenance));
         }
         self.link(&format!("{}: hosts - {bottom}", table.name), fabric.ports.len() as u64, &table.wire);
-        for stage in 0..fabric.shape.stages() {
-            let between = match &fabric.shape {
+        for stage in 0..fabric.cabled.stages() {
+            let between = match &fabric.cabled {
                 Shape::Tree(_) => {
                     let [below, above] = [stage + 1, stage + 2].map(|level| table.level_name(level, levels));
                     format!("{below}* - {above}*")
                 }
                 Shape::Torus(_) => format!("{}: along dimension {stage}", table.name),
             };
-            self.links.push(link_row(&between, fabric.shape.wires(stage), &table.trunk(stage)));
+            self.links.push(link_row(&between, fabric.cabled.wires(stage), &table.trunk(stage)));
         }
         self.fabrics.push(fabric_row(fabric, table.kind));
     }
@@ -215,8 +215,8 @@ fn fabric_row(fabric: &Fabric, kind: &str) -> Vec<String> {
         routing => routing.name().to_string(),
     };
     let bisection = Bandwidth::new(fabric.bisection).map_or("0".to_string(), gigabytes);
-    let [ports, switches] = [fabric.ports.len() as u64, fabric.shape.switches()].map(|count| count.to_string());
-    vec![fabric.name.clone(), kind.to_string(), fabric.shape.shown(), routing, ports, switches, bisection]
+    let [ports, switches] = [fabric.ports.len() as u64, fabric.cabled.switches()].map(|count| count.to_string());
+    vec![fabric.name.clone(), kind.to_string(), fabric.cabled.shown(), routing, ports, switches, bisection]
 }
 
 /// The row of `count` equal wires.

@@ -91,7 +91,9 @@ impl Shape {
 #[derive(Debug, Clone)]
 pub(super) struct Fabric {
     pub(super) name: String,
+    /// What is built, and what it stands for: fewer switches where packets take all ways at once.
     pub(super) shape: Shape,
+    pub(super) cabled: Shape,
     pub(super) routing: Routing,
     pub(super) seed: u64,
     /// Slot and vertex of each port, in the order of their wires.

@@ -3,7 +3,7 @@
 //! Wires are added in the order in which the closed forms number them.
 
 use super::build::Builder;
-use super::fabric::{Fabric, Shape, Torus, Tree, joined};
+use super::fabric::{Fabric, Routing, Shape, Torus, Tree, joined};
 use super::fabric_table::{FabricTable, Plan};
 use super::names::Names;
 use super::size::Size;
@@ -163,6 +163,15 @@ fn stamp(
     ports: Vec<(u32, VertexId)>,
     builder: &mut Builder,
 ) -> Result<(), InputError> {
+    // Where packets take all of what is cabled at once, less is built.
+    let cabled = shape;
+    let (shape, merged) = match &cabled {
+        Shape::Tree(tree) if table.routing == Routing::Spray => {
+            let (tree, cables) = tree.merged();
+            (Shape::Tree(tree), cables)
+        }
+        cabled => (cabled.clone(), Vec::new()),
+    };
     check_size(table, &shape, &ports, builder)?;
     let levels = switches(table, &shape, builder);
     let first = builder.next_link();
@@ -173,17 +182,17 @@ fn stamp(
         let adding = levels[0]..levels[0] + joined(&shape, &ports);
         adding.for_each(|switch| builder.adds(VertexId(switch), spec.clone(), &table.wire.provenance));
     }
-    trunks(table, &shape, &levels, builder);
-    let trunk_rates = (0..shape.stages()).map(|stage| table.trunk(stage).bandwidth);
+    trunks(table, &shape, (&levels, &merged), builder);
+    let trunk_rates = (0..cabled.stages()).map(|stage| table.trunk(stage).bandwidth);
     let rates = std::iter::once(table.wire.bandwidth).chain(trunk_rates).map(Bandwidth::bytes_per_s);
-    let bisection = shape.bisection(ports.len() as u64, &rates.collect::<Vec<_>>());
+    let bisection = cabled.bisection(ports.len() as u64, &rates.collect::<Vec<_>>());
     let (name, routing, seed) = (table.name.clone(), table.routing, table.seed);
     let oversubscription = match table.plan {
         Plan::Ports { oversubscription, .. } => oversubscription,
         _ => 1.0,
     };
     let failed = Vec::new();
-    builder.fabric(Fabric { name, shape, routing, seed, ports, first, failed, bisection, oversubscription });
+    builder.fabric(Fabric { name, shape, cabled, routing, seed, ports, first, failed, bisection, oversubscription });
     Ok(())
 }
 
@@ -219,10 +228,13 @@ fn switches(table: &FabricTable<'_>, shape: &Shape, builder: &mut Builder) -> Ve
     starts
 }
 
-/// Adds the wires between switches, whose levels begin at these vertices.
-fn trunks(table: &FabricTable<'_>, shape: &Shape, levels: &[u32], builder: &mut Builder) {
+/// Adds the wires between switches, whose levels begin at these vertices; each stands for `merged` cables, by stage.
+fn trunks(table: &FabricTable<'_>, shape: &Shape, (levels, merged): (&[u32], &[f64]), builder: &mut Builder) {
     for stage in 0..shape.stages() {
-        let wire = table.trunk(stage);
+        let mut wire = table.trunk(stage);
+        if let Some(all) = merged.get(stage).and_then(|cables| Bandwidth::new(wire.bandwidth.bytes_per_s() * cables)) {
+            wire.bandwidth = all;
+        }
         let mut join = |one: u32, other: u32| {
             builder.wire(VertexId(one), VertexId(other), &wire);
         };

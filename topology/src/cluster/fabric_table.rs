@@ -186,7 +186,7 @@ pub(super) fn read_fabric<'a>(
         let fits = match routing {
             Routing::Lowest => kind != "torus",
             // A star has one route.
-            Routing::Ecmp | Routing::DModK => !["torus", "star"].contains(&kind),
+            Routing::Ecmp | Routing::DModK | Routing::Spray => !["torus", "star"].contains(&kind),
             Routing::DimensionOrder => kind == "torus",
         };
         if fits { Ok(routing) } else { Err(format!("does not go with a {kind}; leave it out for its default")) }

@@ -1,6 +1,6 @@
 //! Finds what binds each class of a component, its cap or a full resource, and the resulting derivatives of speeds.
 
-use super::{Resource, Speeds};
+use super::{Resource, Share, Speeds};
 use crate::fluid::LEAST_LEFT;
 use crate::trace::Dual;
 
@@ -57,9 +57,9 @@ impl Speeds {
             let (mut load, mut level) = (0.0, 0.0_f64);
             for user in &resource.users {
                 let class = &self.classes[*user as usize];
-                let taken = class.share(*number).map_or(0.0, |share| share.per_speed * class.speed);
-                load += f64::from(class.members) * taken;
-                level = level.max(taken);
+                let Some(share) = class.share(*number) else { continue };
+                load += f64::from(class.members) * share.per_speed * class.speed;
+                level = level.max(share.weight(resource) * class.speed);
             }
             if load >= left * (1.0 - EQUAL) {
                 full.push(Full { number: *number, level, left_by, bound: Vec::new() });
@@ -69,9 +69,9 @@ impl Speeds {
         for class in open {
             let known = &self.classes[class as usize];
             let holds = |full: &&mut Full| {
-                known
-                    .share(full.number)
-                    .is_some_and(|share| share.per_speed * known.speed >= full.level * (1.0 - EQUAL))
+                let resource = &self.resources[full.number as usize];
+                let level = known.share(full.number).map(|share| share.weight(resource) * known.speed);
+                level.is_some_and(|level| level >= full.level * (1.0 - EQUAL))
             };
             match full.iter_mut().find(holds) {
                 Some(full) => {
@@ -98,15 +98,19 @@ impl Speeds {
     /// relative change.
     fn refill(&mut self, full: &Full) -> f64 {
         let (mut rest, mut bound) = (full.left_by, 0.0);
+        let by_speed = self.resources[full.number as usize].by_speed;
         for user in &self.resources[full.number as usize].users {
             let class = &self.classes[*user as usize];
             let Some(share) = class.share(full.number) else { continue };
             let members = f64::from(class.members);
-            if class.full == Some(full.number) {
-                bound += members;
-            } else {
+            let bound_here = class.full == Some(full.number);
+            match (bound_here, by_speed) {
+                (true, false) => bound += members,
+                (true, true) => bound += members * share.per_speed,
+                (false, _) => rest.add(-members * share.per_speed, &class.speed_by),
+            }
+            if by_speed || !bound_here {
                 rest.add(-members * class.speed, &share.by);
-                rest.add(-members * share.per_speed, &class.speed_by);
             }
         }
         let level_by = rest.times(1.0 / bound);
@@ -114,12 +118,22 @@ impl Speeds {
         for class in &full.bound {
             let class = &mut self.classes[*class as usize];
             let Some(share) = class.share(full.number) else { continue };
-            let by = level_by.plus(-class.speed, &share.by).times(1.0 / share.per_speed);
+            let by = match by_speed {
+                true => level_by,
+                false => level_by.plus(-class.speed, &share.by).times(1.0 / share.per_speed),
+            };
             let moved = by.plus(-1.0, &class.speed_by).0.iter().fold(0.0, |most: f64, by| most.max(by.abs()));
             change = change.max(moved / class.speed);
             class.speed_by = by;
         }
         change
+    }
+}
+
+impl Share {
+    /// What counts of it at the level of its resource.
+    fn weight(&self, resource: &Resource) -> f64 {
+        if resource.by_speed { 1.0 } else { self.per_speed }
     }
 }
 

@@ -66,14 +66,43 @@ fn shares_by_hand() {
     }
 }
 
+/// On a wire bytes take turns: 2·x + 1·x = 1 where one flow costs twice as much a byte.
+#[test]
+fn wires_share_by_hand() -> Result<(), InputError> {
+    fn of(mut fluid: impl Fluid) -> Result<[f64; 2], InputError> {
+        let [wire, core] = [fluid.add_wire(1.0)?, fluid.add_resource(0.5)?];
+        let costly = Use { resource: wire, per_speed: 2.0 };
+        let [costly, plain, both] = [
+            fluid.class(f64::INFINITY, &[costly])?,
+            fluid.class(f64::INFINITY, &[Use::one(wire)])?,
+            // Held by the core, at a tenth: the others share 0.9.
+            fluid.class(f64::INFINITY, &[Use::one(wire), Use { resource: core, per_speed: 5.0 }])?,
+        ];
+        fluid.start(costly, 1.0, 0)?;
+        fluid.start(plain, 1.0, 1)?;
+        assert!((fluid.speed(costly) - 1.0 / 3.0).abs() < 1e-12 && fluid.speed(plain) == fluid.speed(costly));
+        fluid.start(both, 1.0, 2)?;
+        assert!((fluid.speed(both) - 0.1).abs() < 1e-12);
+        Ok([fluid.speed(costly), fluid.speed(plain)])
+    }
+    for speeds in [of(System::new())?, of(SlowSystem::new())?] {
+        assert!(speeds.iter().all(|speed| (speed - 0.3).abs() < 1e-12), "{speeds:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn staggered_flows_end_at_the_computed_times() {
     // Flow n starts at second n with 4 units on a link of 1 unit/s, n = 0, 1, 2. After 1 s the first has 3 left; two
     // share for 1 s: 2.5, 3.5; three share: the first needs 7.5 s more and ends at 9.5, when the others have 1.0 and
     // 1.5; two share: the second ends at 11.5, the third has 0.5 and ends at 12.
     let deeds = |gap| (gap, Deed::Start { cap: f64::INFINITY, uses: vec![(0, 1.0)], taps: vec![], work: 4.0 });
-    let scenario =
-        Scenario { capacities: vec![1.0], cell: Vec::new(), deeds: vec![deeds(0), deeds(SECOND), deeds(SECOND)] };
+    let scenario = Scenario {
+        capacities: vec![1.0],
+        wires: 0,
+        cell: Vec::new(),
+        deeds: vec![deeds(0), deeds(SECOND), deeds(SECOND)],
+    };
     let ends = play(&mut System::new(), &scenario).expect("a sound run");
     let times: Vec<f64> = ends.iter().map(|end| end.time.as_secs_f64()).collect();
     assert_eq!(times, [9.5, 11.5, 12.0]);

@@ -30,6 +30,8 @@ struct Activity {
 pub(crate) struct SlowSystem {
     now: Time,
     capacities: Vec<f64>,
+    /// Which resources are wires.
+    wires: Vec<bool>,
     classes: Vec<(f64, Vec<Use>)>,
     /// Of each class.
     taps: Vec<Vec<Use>>,
@@ -83,10 +85,11 @@ impl SlowSystem {
                 levels[resource] = water_level(bounds.collect(), self.capacities[resource]);
             }
             let mut change = 0.0_f64;
-            for activity in &mut self.activities {
-                let (cap, uses) = &self.classes[activity.class as usize];
-                let limits = uses.iter().map(|used| levels[used.resource.0 as usize] / used.per_speed);
+            for at in 0..self.activities.len() {
+                let (cap, uses) = &self.classes[self.activities[at].class as usize];
+                let limits = uses.iter().map(|used| levels[used.resource.0 as usize] / self.weight(used));
                 let speed = limits.fold(*cap, f64::min);
+                let activity = &mut self.activities[at];
                 if speed != activity.speed {
                     change = change.max((speed - activity.speed).abs() / speed);
                     activity.speed = speed;
@@ -98,14 +101,20 @@ impl SlowSystem {
         }
     }
 
-    /// The use of a resource by an activity if only its cap and the other resources limit it; `None` if it
-    /// does not use it.
-    fn bound(&self, activity: &Activity, resource: usize, levels: &[f64]) -> Option<f64> {
+    /// What counts of a use at the level of its resource: on wires the speed.
+    fn weight(&self, used: &Use) -> f64 {
+        if self.wires[used.resource.0 as usize] { 1.0 } else { used.per_speed }
+    }
+
+    /// The level of a resource at which only its cap and the other resources limit an activity, and what that takes at
+    /// each unit of the level; `None` if it does not use it.
+    fn bound(&self, activity: &Activity, resource: usize, levels: &[f64]) -> Option<(f64, f64)> {
         let (cap, uses) = &self.classes[activity.class as usize];
         let here = uses.iter().find(|used| used.resource.0 as usize == resource)?;
         let others = uses.iter().filter(|used| used.resource.0 as usize != resource);
-        let limits = others.map(|used| levels[used.resource.0 as usize] / used.per_speed);
-        Some(here.per_speed * limits.fold(*cap, f64::min))
+        let limits = others.map(|used| levels[used.resource.0 as usize] / self.weight(used));
+        let weight = self.weight(here);
+        Some((weight * limits.fold(*cap, f64::min), here.per_speed / weight))
     }
 
     /// Moves the clock, with everything progressing at its present speed.
@@ -118,15 +127,15 @@ impl SlowSystem {
 }
 
 /// The level at which `bounds` fill `capacity`, from the smallest up; infinite if they cannot.
-fn water_level(mut bounds: Vec<f64>, capacity: f64) -> f64 {
-    bounds.sort_by(f64::total_cmp);
+fn water_level(mut bounds: Vec<(f64, f64)>, capacity: f64) -> f64 {
+    bounds.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut rest = capacity;
-    for (at, bound) in bounds.iter().enumerate() {
-        let waiting = (bounds.len() - at) as f64;
+    for (at, (bound, taken)) in bounds.iter().enumerate() {
+        let waiting: f64 = bounds[at..].iter().map(|(_, taken)| taken).sum();
         if bound * waiting >= rest {
             return rest / waiting;
         }
-        rest -= bound;
+        rest -= bound * taken;
     }
     f64::INFINITY
 }
@@ -137,7 +146,14 @@ impl Fluid for SlowSystem {
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
         check_capacity(capacity)?;
         self.capacities.push(capacity);
+        self.wires.push(false);
         Ok(ResourceId((self.capacities.len() - 1) as u32))
+    }
+
+    fn add_wire(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
+        let wire = self.add_resource(capacity)?;
+        self.wires[wire.0 as usize] = true;
+        Ok(wire)
     }
 
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {

@@ -36,15 +36,25 @@ const NDR: &str = "@infiniband-ndr";
 
 #[test]
 fn steps_of_2048_ranks() {
-    // On their own networks the others have leaves of 18 or 20 ports, routes by hash, or a torus.
+    // On their own networks the others have leaves of 18 or 20 ports, routes by hash, or a torus. EFA sprays packets.
     let folded = steps_on_presets(2048, "", &["halving-doubling", "hierarchical:halving-doubling"]);
-    let own: Vec<String> =
-        ["dgx-b200", "dgx-h100", "dgx-h200", "ethernet-4", "ethernet-gpu-8", "nd-h100-v5", "nd-h200-v5"]
-            .iter()
-            .flat_map(|name| {
-                [format!("halving-doubling on {name}"), format!("hierarchical:halving-doubling on {name}")]
-            })
-            .collect();
+    let names = [
+        "dgx-b200",
+        "dgx-h100",
+        "dgx-h200",
+        "ethernet-4",
+        "ethernet-gpu-8",
+        "nd-h100-v5",
+        "nd-h200-v5",
+        "p4d.24xlarge",
+        "p4de.24xlarge",
+        "p5.48xlarge",
+        "p5en.48xlarge",
+        "p6-b200.48xlarge",
+    ];
+    let both =
+        |name: &&str| [format!("halving-doubling on {name}"), format!("hierarchical:halving-doubling on {name}")];
+    let own: Vec<String> = names.iter().flat_map(both).collect();
     assert_eq!(folded, own);
     // Half-duplex wires at both ends of a route, NICs on a torus, one host, racks that the ranks do not fill.
     let apart = ["gb200-nvl72", "gb300-nvl72", "k20x8-pcie2", "titan-gemini", "workstation"];
@@ -59,7 +69,7 @@ fn steps_of_128_ranks() {
     for preset in ["big-basin-50gbe", "dgx-h100", "ethernet-4", "k20x8-pcie2", "p2.8xlarge", "titanx8-pcie3"] {
         assert!(folded.contains(&format!("ring on {preset}")), "{folded:#?}");
     }
-    assert_eq!(folded.len(), 59, "{folded:#?}");
+    assert_eq!(folded.len(), 84, "{folded:#?}");
 }
 
 /// Eight million messages per preset.

@@ -1,4 +1,4 @@
-//! Tests the tables of `rocm-smi --showtopo`.
+//! Tests the tables of `rocm-smi --showtopo` and `amd-smi topology`.
 
 use super::*;
 
@@ -45,6 +45,33 @@ fn gpus_are_joined_by_fabric_or_by_their_sockets() {
     let (read, notes) = noted(&tables("XGMI", 30), Some("mi250x")).unwrap();
     assert_eq!(way(&read, "node0.gpu0", "node0.gpu1"), ["socket0", "gpu1"]);
     assert!(notes.contains("2 pairs of GPUs are joined by way of a third"), "{notes}");
+}
+
+/// The same tables as amd-smi prints them: addresses for numbers, other headings, SELF, and no NUMA nodes.
+fn of_amd_smi(kind: &str, weight: u32) -> String {
+    let own = tables(kind, weight);
+    let own = own[..own.find("======= Numa").unwrap()].replace("GPU0   0 ", "GPU0   SELF ");
+    let headings = [("Weight", "WEIGHT TABLE:"), ("Hops", "HOPS TABLE:"), ("Link Type", "LINK TYPE TABLE:")];
+    let renamed = headings.iter().fold(own, |text, (old, new)| {
+        text.replace(&format!("=============== {old} between two GPUs ================"), new)
+    });
+    [("GPU0", "0000:0c:00.0"), ("GPU1", "0000:22:00.0"), ("GPU2", "0000:9f:00.0"), ("GPU3", "0001:01:00.0")]
+        .iter()
+        .fold(renamed, |text, (name, address)| text.replace(name, address))
+}
+
+#[test]
+fn tables_of_amd_smi_are_read_too() {
+    let (read, notes) = noted(&of_amd_smi("XGMI", 15), Some("mi210")).unwrap();
+    assert_eq!(way(&read, "node0.gpu0", "node0.gpu1"), ["gpu1"]);
+    assert_eq!(way(&read, "node0.gpu2", "node0.gpu3"), ["gpu3"]);
+    assert_eq!(buses(&read, "node0.gpu1", "node0.gpu2").len(), 2, "one socket");
+    assert!(notes.contains("it does not say the NUMA node of each GPU"), "{notes}");
+    let whole = of_amd_smi("XGMI", 15);
+    let cut = &whole[..whole.find("LINK TYPE").unwrap()];
+    assert!(refused(cut, Some("mi210")).contains("use all that amd-smi topology prints"));
+    let cut = &whole[..whole.rfind("0001:01:00.0").unwrap()];
+    assert!(refused(cut, Some("mi210")).contains("GPU3: is a column without a row"));
 }
 
 #[test]

@@ -14,10 +14,12 @@ pub enum Routing {
     DModK,
     /// In tori: one dimension after the other.
     DimensionOrder,
+    /// In fat trees: the packets of each message over all equal ways, evenly (Shalev et al. 2020, SRD; adaptive routing).
+    Spray,
 }
 
 crate::named!(Routing, "routing":
-    Lowest = "lowest", Ecmp = "ecmp", DModK = "d-mod-k", DimensionOrder = "dimension-order");
+    Lowest = "lowest", Ecmp = "ecmp", DModK = "d-mod-k", DimensionOrder = "dimension-order", Spray = "spray");
 
 /// What a choice among equal routes depends on.
 #[derive(Debug, Clone, Copy)]

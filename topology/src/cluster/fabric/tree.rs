@@ -23,6 +23,18 @@ pub(in super::super) struct Tree {
 pub(super) type Crossing = (u64, bool);
 
 impl Tree {
+    /// The same tree for packets that spread evenly over all ways up: what one level has above each subtree is one switch,
+    /// and its cables are one wire; and how many cables each such wire stands for, by level.
+    pub(in super::super) fn merged(&self) -> (Tree, Vec<f64>) {
+        let cables = (1..self.down.len()).map(|level| {
+            let (above, parallel) = self.ways_up(level);
+            self.copies(level) as f64 * above as f64 * parallel as f64
+        });
+        let ones = vec![1; self.up.len()];
+        let merged = Tree { trees: self.trees, down: self.down.clone(), up: ones.clone(), parallel: ones };
+        (merged, cables.collect())
+    }
+
     /// Slots for hosts.
     pub(in super::super) fn slots(&self) -> u64 {
         self.below(self.down.len()).saturating_mul(u64::from(self.trees))

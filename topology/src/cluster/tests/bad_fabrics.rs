@@ -62,6 +62,7 @@ fn impossible_fabrics_are_refused_with_their_cure() {
         ("torus", "", "c.toml:12: [[fabric]]: lacks the key shape: add shape = [4, 4, 2], or dimensions = 3"),
         ("torus", "shape = [4]\ndimensions = 2", "c.toml:12: [[fabric]]: has both shape and dimensions; keep one"),
         ("torus", "shape = [4, 4]\nrouting = \"ecmp\"", "c.toml:20: routing = \"ecmp\": does not go with a torus"),
+        ("torus", "shape = [4, 4]\nrouting = \"spray\"", "c.toml:20: routing = \"spray\": does not go with a torus"),
         ("star", "routing = \"dimension-order\"", "c.toml:19: routing = \"dimension-order\": does not go with a star"),
         ("star", "routing = \"best\"", "c.toml:19: routing = \"best\": is not a routing: write lowest, ecmp"),
         ("rails", "ports = 4\nspines = 2", "c.toml:20: spines = 2: has no place beside ports"),

@@ -181,6 +181,29 @@ fn ecmp_spreads_evenly_by_seed_and_flow_and_repeats_itself() {
     assert!(spines(&with("").unwrap(), 0).iter().all(|spine| *spine == 0));
 }
 
+/// The cut above each leaf and each pod is that of all cables, in one wire; switches and bisection are those that are cabled.
+#[test]
+fn sprayed_packets_have_the_bandwidth_of_all_ways() {
+    let keys = "down = [2, 3, 4]\nup = [2, 3]\nparallel = [2, 1]\ntrunk_bandwidth = [\"2GB/s\", \"5GB/s\"]";
+    let with = |routing: &str| cluster(24, 1, &fabric("fat-tree", "h*.n0", &format!("{keys}{routing}"))).unwrap();
+    let [cabled, sprayed] = [with(""), with("\nrouting = \"spray\"")];
+    // Twelve leaves and four pods have four cables of 2 GB/s and six of 5 GB/s up.
+    assert_eq!(sprayed.switches().count(), 12 + 4 + 1);
+    for (leaf, pod) in [(0, 0), (5, 1), (11, 3)] {
+        let leaf = format!("f.leaf{leaf}");
+        assert_eq!([&cabled, &sprayed].map(|of| cut(of, |name| name == leaf)), [8e9, 8e9]);
+        let spines =
+            |each: u32| (each * pod..each * (pod + 1)).map(|spine| format!("f.spine{spine}")).collect::<Vec<_>>();
+        let leaves: Vec<_> = (3 * pod..3 * (pod + 1)).map(|leaf| format!("f.leaf{leaf}")).collect();
+        let up =
+            |of: &Cluster, each: u32| cut(of, |name| spines(each).iter().chain(&leaves).any(|inside| inside == name));
+        assert_eq!([up(&cabled, 2), up(&sprayed, 1)], [30e9, 30e9]);
+    }
+    assert_eq!([&cabled, &sprayed].map(|of| (of.fabrics[0].cabled.switches(), of.fabrics[0].bisection)), [(26, 12e9); 2]);
+    let latency = |of: &Cluster, to: u32| of.route(cpu(of, 0).id, cpu(of, to).id).unwrap().latency;
+    assert!([1, 2, 23].into_iter().all(|to| latency(&cabled, to) == latency(&sprayed, to)));
+}
+
 /// GPU i of each host is one switch away from GPU i of every other host of its unit, and three from that of
 /// another unit.
 #[test]
@@ -275,7 +298,7 @@ proptest! {
         parallel in prop::collection::vec(1u32..3, 3),
         shape in prop::collection::vec(1u32..5, 1..4),
         per_router in 1u32..3,
-        routing in prop::sample::select(vec!["lowest", "ecmp", "d-mod-k", "torus"]),
+        routing in prop::sample::select(vec!["lowest", "ecmp", "d-mod-k", "spray", "torus"]),
     ) {
         let hosts = match routing {
             "torus" => shape.iter().product::<u32>() * per_router,

@@ -53,6 +53,9 @@ pub struct NcclMachine {
     pub network: Network,
     /// The share of the NICs' rate that it carries.
     pub fabric: FabricShare,
+    /// The share of what rings carry that a GPU sends inside its node: where they leave it evenly (n − 1)/n of n GPUs, all
+    /// of it where one never leaves; 1 on one node.
+    pub stays: f64,
     /// Ranks in each process: 1, or those of a host where one process launches for all of them.
     pub per_process: u32,
 }
@@ -112,6 +115,7 @@ impl NcclMachine {
             latency: Time::ZERO,
             network: Network::Rdma,
             fabric: FabricShare::FULL,
+            stays: 1.0,
             per_process: per_process.clamp(1, largest.max(1) as u32),
         };
         if let (true, Some(from), Some(to)) = (nodes.len() > 1, first.first(), last.first()) {
@@ -212,8 +216,8 @@ impl NcclMachine {
             let (found, _) = paths::outside(cluster, [shape, there], inside, self.generation)?;
             least = Some(least.filter(|least| least.rate <= found.rate).unwrap_or(found));
         }
-        if let Some(Outside { nics, rate, payload }) = least {
-            self.nics = nics.max(1);
+        if let Some(Outside { nics, rate, payload, stays }) = least {
+            (self.nics, self.stays) = (nics.max(1), stays);
             let each = rate / pace::nic_share(self.generation) / f64::from(self.nics);
             // Without the rounding of an exact quotient, where NICs are the narrowest.
             self.nic = Bandwidth::new(if (each / payload - 1.0).abs() < 1e-6 { payload } else { each });

@@ -44,6 +44,8 @@ pub(super) struct Outside {
     pub(super) rate: f64,
     /// Payload of one of them, the slowest, in bytes per second.
     pub(super) payload: f64,
+    /// The most channels that a member sends on inside the node, as a share of all.
+    pub(super) stays: f64,
 }
 
 /// A channel of rings between nodes.
@@ -213,7 +215,11 @@ pub(super) fn outside(
         .filter_map(|channel| crossings.at(channel.entry, channel.flow).map(|(_, nic, _)| *nic))
         .collect();
     let payload = used.iter().map(|nic| cluster.link(*nic).payload().bytes_per_s()).fold(f64::MAX, f64::min);
-    Ok((Outside { nics: used.len() as u32, rate: best, payload }, channels))
+    // A member leaves the node on the channels that the next one of the order enters.
+    let entered = |member: usize| channels.iter().filter(|channel| channel.entry == member).count();
+    let fewest = (0..count).map(entered).min().unwrap_or(0);
+    let stays = 1.0 - fewest as f64 / channels.len().max(1) as f64;
+    Ok((Outside { nics: used.len() as u32, rate: best, payload, stays }, channels))
 }
 
 /// The orders of members, by node, along each channel: every second node is traversed backwards, so that what leaves on

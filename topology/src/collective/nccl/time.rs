@@ -39,13 +39,10 @@ fn carried(machine: &NcclMachine, channels: u32) -> f64 {
 
 /// The same of the GPUs' links alone.
 fn inside(machine: &NcclMachine) -> f64 {
-    // Of n GPUs of a node, each channel between nodes takes the links of n − 1.
-    let local = f64::from(machine.per_node());
-    let passes = if machine.nodes > 1 { (local - 1.0) / local } else { 1.0 };
     match machine.nvlink {
         // Without a switch of NVLinks, what leaves a node is counted with what it takes inside.
         Some(_) if machine.nodes > 1 && !machine.nvswitch => f64::INFINITY,
-        Some(_) => machine.line() * pace::ring_share(machine.generation) / passes,
+        Some(_) => machine.line() * pace::ring_share(machine.generation) / machine.stays,
         None => f64::INFINITY,
     }
 }
