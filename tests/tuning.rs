@@ -49,6 +49,31 @@ fn the_simulated_tuner_stops_where_another_learner_gains_nothing() {
     assert!(predicted(&experiment("auto", "dgx1-v100", 16)).0 > 8);
 }
 
+/// As many learners fit as the memory plan of that many says, and no more: two average models are once a device, so more
+/// fit than copies of a single learner would.
+#[test]
+fn the_learners_that_fit_are_those_of_the_memory_plan() {
+    let predicted = |learners: &str| {
+        let text = format!(
+            "name = \"fit\"\nmodel = \"vgg-16\"\ncluster = \"titanx8-pcie3\"\nranks = 2\nbatch_per_rank = 1\n\
+             strategy = \"sma\"\nlearners = {learners}\n"
+        );
+        let experiment = Experiment::parse("fit.toml", &text).unwrap();
+        let site = Site::open(&experiment, None).unwrap();
+        let setup = Setup::of(&experiment, &site, Default::default()).unwrap();
+        rows::rows(&experiment, &site, &setup, |_, _| {}).unwrap()
+    };
+    let (rows, notes) = predicted("\"auto\"");
+    let most: u64 =
+        notes.iter().find_map(|note| note.split("at most ").nth(1)?.split(' ').next()?.parse().ok()).unwrap();
+    let capacity = 12 << 30;
+    assert!(most > capacity / rows[0].memory_bytes, "{most}");
+    for (learners, fits) in [(most, true), (most + 1, false)] {
+        let (rows, _) = predicted(&learners.to_string());
+        assert_eq!((rows[0].fits_memory, rows[0].memory_bytes <= capacity), (Some(fits), fits), "{learners}");
+    }
+}
+
 #[test]
 fn tuning_of_unsuitable_jobs_is_refused() {
     let with = |change: fn(&mut Experiment)| {

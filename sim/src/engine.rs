@@ -197,7 +197,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let platform = resources.platform;
         let mut ranks = rank::all(plan, platform, jobs);
         let ring = Ring::new(plan, &driver).map(Box::new);
-        let decoders = Decoders::new(platform, ranks.len() as u32).map(Box::new);
+        let decoders = Decoders::new(&resources, ranks.len() as u32).map(Box::new);
         ranks.iter_mut().for_each(|rank| rank.shares = ring.is_some());
         Engine {
             plan,
@@ -259,6 +259,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                 let index = done.token as u32;
                 match done.token & (MESSAGE | background::BACKGROUND) {
                     0 => {
+                        self.decoders.iter_mut().for_each(|all| all.leave_core(done.token));
                         self.happens(Slot::Done(index));
                         self.done(index)?;
                     }

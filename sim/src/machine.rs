@@ -4,6 +4,7 @@
 //! Resources are created when the first rank or route needs them, so a job on four of ten thousand hosts is as cheap as
 //! on four. The use of each is summed, to find what bounds a step.
 
+mod bound;
 mod done;
 mod input;
 
@@ -14,6 +15,7 @@ use crate::costs::{Cost, MessageCost};
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
+use bound::BoundCores;
 pub(crate) use done::{Done, Taken};
 pub(crate) use input::Upload;
 
@@ -47,6 +49,8 @@ pub(crate) struct Resources<'a, F> {
     wires: Vec<Option<ResourceId>>,
     /// Storage, and threads that decode.
     inputs: Vec<Option<[ResourceId; 2]>>,
+    /// Cores of ranks, and classes on them.
+    bound: BoundCores,
     /// The use of resources by an activity of each class per unit of work.
     uses: Vec<Vec<Use>>,
     /// Work that activities of each class have done.
@@ -93,6 +97,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
             devices: vec![None; platform.cluster.devices().len()],
             wires: vec![None; platform.cluster.wires() as usize],
             inputs: vec![None; platform.cluster.hosts().len()],
+            bound: BoundCores::default(),
             uses: Vec::new(),
             done: Done::default(),
             caps: Vec::new(),
@@ -218,6 +223,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
             self.fluid.enclose(&[cores, memory, beside]);
         }
         self.devices[device.id.0 as usize] = Some(all);
+        self.bind_ranks(device)?;
         Ok(all)
     }
 

@@ -265,7 +265,8 @@ impl Experiment {
                 bucket: self.bucket,
                 algorithm: algorithm.clone(),
                 axis_algorithms: self.axis_algorithms.clone(),
-                activations: self.serving_library(self.learners).cloned(),
+                // Runs on GPUs call the library's allreduce alone.
+                activations: self.serving_library(self.learners).filter(|_| !self.device.is_gpu()).cloned(),
                 chunk: self.chunk,
                 concurrent_exchanges: self.concurrent_exchanges,
                 fuse: self.fuse,

@@ -124,6 +124,27 @@ mod tests {
         PredictedRow { cluster, images_per_s, typical_error_pct: Some(error), ..PredictedRow::default() }
     }
 
+    /// Rows that wait for RCCL have no typical error; a single rank waits for nothing, and other algorithms are known.
+    #[test]
+    fn the_error_of_rccl_is_not_known() {
+        let predicted = |settings: &str| {
+            let text = format!(
+                "name = \"e\"\nmodel = \"resnet-32\"\ncluster = \"mi300x-8\"\nbatch_per_rank = 16\n{settings}\n"
+            );
+            let mut experiment = Experiment::parse("e.toml", &text).unwrap();
+            experiment.find_library();
+            let site = Site::open(&experiment, None).unwrap();
+            let setup = Setup::of(&experiment, &site, Default::default()).unwrap();
+            crate::rows::rows(&experiment, &site, &setup, |_, _| {}).unwrap()
+        };
+        for (settings, known) in [("ranks = 8", false), ("ranks = 1", true), ("ranks = 8\nalgorithm = \"ring\"", true)]
+        {
+            let (rows, notes) = predicted(settings);
+            let says = notes.iter().any(|note| note.contains("typical error is not known"));
+            assert_eq!((rows[0].typical_error_pct.is_some(), says), (known, !known), "{settings}: {notes:?}");
+        }
+    }
+
     #[test]
     fn clusters_closer_than_their_errors_are_not_put_in_order() {
         // Errors of 3 and 4 % are 5 % together.

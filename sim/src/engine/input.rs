@@ -9,7 +9,7 @@ use lockstep_topology::{InputError, Time};
 use super::{Engine, Event, Job};
 use crate::fluid::Fluid;
 use crate::plan::Cursor;
-use crate::trace::{Slot, Took, TraceWork};
+use crate::trace::{Slot, Took};
 
 /// One of a rank's streams of input.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +33,17 @@ impl InputStream {
     pub(super) fn begin(&mut self, now: Time) {
         (self.busy, self.at_once) = (Some(now), false);
     }
+}
+
+/// What has ended with an activity of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// A part, and its thread has others.
+    Part,
+    /// The work of a thread, and others have not ended.
+    Thread,
+    /// The batch.
+    Batch,
 }
 
 /// The streams, in the order in which a batch passes them.
@@ -85,12 +96,13 @@ impl<F: Fluid> Engine<'_, F> {
         let token = (self.units.len() + STREAMS * rank as usize + number) as u32;
         if seconds > 0.0 {
             self.resources.done.take(class, seconds);
-            let parts = self.decoders.as_ref().filter(|_| number == DECODE).map_or(1, |all| all.threads_on(rank));
-            let work =
-                if let TraceWork::Job { list, task, .. } = work { TraceWork::Job { list, task, parts } } else { work };
-            for _ in 0..parts {
+            let threads = self.decoders.as_ref().filter(|_| number == DECODE).map_or(0, |all| all.threads_on(rank));
+            for _ in 0..threads {
+                self.decode_part(rank)?;
+            }
+            if threads == 0 {
                 self.resources.fluid.about(work);
-                self.resources.fluid.start(class, seconds / f64::from(parts), u64::from(token))?;
+                self.resources.fluid.start(class, seconds, u64::from(token))?;
             }
         } else {
             self.keep(Slot::Done(token), Slot::Now, Took::Nothing);
@@ -102,8 +114,14 @@ impl<F: Fluid> Engine<'_, F> {
     /// The input task with `number`, counted after the units, is done.
     pub(super) fn input_done(&mut self, number: usize) -> Result<(), InputError> {
         let (rank, number) = ((number / STREAMS) as u32, number % STREAMS);
-        if number == DECODE && self.decoders.as_mut().is_some_and(|all| all.is_still_busy_for(rank)) {
-            return Ok(());
+        if number == DECODE
+            && let Some(all) = &mut self.decoders
+        {
+            match all.ends(rank) {
+                Ended::Part => return self.decode_part(rank),
+                Ended::Thread => return Ok(()),
+                Ended::Batch => {}
+            }
         }
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];

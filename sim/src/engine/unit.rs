@@ -156,6 +156,7 @@ impl<F: Fluid> Engine<'_, F> {
                 }
                 _ => self.resources.done.take(class, seconds),
             }
+            let class = if self.decoders.is_some() { self.resources.on_core(class, unit / 2)? } else { class };
             self.resources.fluid.about(work);
             let activity = self.resources.fluid.start(class, seconds, u64::from(unit))?;
             self.units[unit as usize].activity = Some((activity, class));

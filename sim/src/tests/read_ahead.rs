@@ -300,6 +300,20 @@ fn each_decoding_thread_competes_as_a_rank_does() {
     are(&found[0], &[(0.0, 12.0), (12.0, 28.0), (28.0, 44.0)]);
 }
 
+/// Two ranks are bound to two cores. The thread decodes at full speed while a rank waits for its first batch; beside
+/// two ranks that compute it takes turns with one of them, where equal shares would give it two thirds of a core. Its
+/// first 2 ms of the second batch are still on the core of the rank that begins to compute then, and take 4. Three ranks
+/// on two cores are not bound, and all four threads share.
+#[test]
+fn beside_ranks_that_fill_the_cores_a_thread_takes_turns_with_one() {
+    let found = decodes(2, 2, 1e3, files(1.0, 1, 1e12), 2);
+    are(&found[0], &[(0.0, 8.0), (18.0, 34.0)]);
+    are(&found[1], &[(8.0, 18.0), (34.0, 50.0)]);
+    let found = decodes(2, 3, 1e4, files(1.0, 1, 1e12), 2);
+    are(&found[0], &[(0.0, 8.0), (28.0, 44.0)]);
+    are(&found[2][..1], &[(16.0, 28.0)]);
+}
+
 /// Ranks of a process that get their batches in turn are not equal, and all of them are simulated.
 #[test]
 fn ranks_that_share_decoding_threads_of_a_cpu_do_not_fold() {

@@ -209,7 +209,8 @@ fn a_library_may_be_the_default_of_activations() {
         };
         let program = job.program().unwrap();
         let exchanges = program.roles[0].exchanges().map(|(_, of)| of);
-        let of_activations = exchanges.filter(|of| matches!(of.buffer, Buffer::Declared(_)));
+        // Stages send to one neighbour at a time, without an algorithm of the axis.
+        let of_activations = exchanges.filter(|of| matches!(of.buffer, Buffer::Declared(_)) && of.between.is_none());
         let named =
             |of: &Exchange| format!("{} by {}", of.collective.to_string().split(':').next().unwrap(), of.algorithm);
         of_activations.map(named).collect()

@@ -75,6 +75,18 @@ proptest! {
     }
 }
 
+/// The trail tells a search that memory ended from one that a learner without gain ended.
+#[test]
+fn the_trail_says_whether_memory_ended_the_search() {
+    for (most, cause) in
+        [(2, "at most 2 fit, so more were not tried)"), (3, "at most 3 fit, so more"), (8, "at most 8 fit)")]
+    {
+        let mut tuner = Tuner::new(&[most], 0.05);
+        run_until_converged(&mut tuner, &[100.0, 150.0, 170.0, 160.0]);
+        assert!(tuner.trail().contains(cause), "{}", tuner.trail());
+    }
+}
+
 #[test]
 fn unequal_devices_are_tuned_separately() {
     let mut tuner = Tuner::new(&[4, 4], 0.05);

@@ -31,7 +31,9 @@ fn published_points_follow_from_the_text() {
         ("quantity = \"efficiency\", unit = \"%\"", [100.0, 50.0]),
     ] {
         let y = format!("y = {{ {quantity}, label = \"up\" }}\n");
-        let line = "line = [{ name = \"l\", over = { ranks = 1 }, rows = [\"A\", \"B\"] }]\n";
+        let compares = ["speedup", "slowdown", "efficiency"].iter().any(|one| quantity.contains(one));
+        let over = if compares { "over = { ranks = 1 }, " } else { "" };
+        let line = format!("line = [{{ name = \"l\", {over}rows = [\"A\", \"B\"] }}]\n");
         let plots = plots(&format!("{X}{y}{line}")).unwrap();
         let points: Vec<(f64, f64)> =
             plots[0].lines[0].points.iter().map(|point| (point.x, point.y.unwrap())).collect();
@@ -101,6 +103,14 @@ fn invalid_figures_are_refused_with_their_line() {
         (format!("{}{y}{line}", X.replace("\"ranks\"", "\"rank\"")), "did you mean ranks"),
         (format!("{}{y}{line}", X.replace("[1, 4]", "[1, 0.5]")), "ranks must be a whole number"),
         (format!("{X}{y}lines = []\n"), "did you mean line"),
+        (
+            format!("{X}{y}line = [{{ name = \"l\", over = {{ ranks = 1 }} }}]\n"),
+            "no other configuration: leave over out",
+        ),
+        (format!("{X}{y}line = [{{ name = \"l\", over_moves = true }}]\n"), "leave over_moves out"),
+        (format!("{X}{y}line = [{{ name = \"l\", at = {{ ranks = 2 }} }}]\n"), "the axis gives it: leave ranks out"),
+        (format!("{X}{}{line}", y.replace("label", "epochs = 1, label")), "leave epochs out"),
+        (format!("{X}{}{line}", y.replace("label", "bytes = \"1MiB\", label")), "leave bytes out"),
         (
             format!("{X}{y}line = [{{ name = \"l\", computed = {{ what = \"parameters\", model = \"lenet\" }} }}]\n"),
             "is not a figure for that many",
