@@ -103,7 +103,7 @@ impl Batch {
     pub(super) fn new(recipe: Recipe, memory: Arc<BatchMemory>, on_device: &Arc<AtomicBool>) -> Batch {
         let all = recipe.indices.len();
         let (form, sample) = (recipe.samples.form(), recipe.shapes.1.elements() as usize);
-        let each = if form == SampleForm::Jpeg { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
+        let each = if form.is_picture() { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
         // Values need not be read.
         let read = if form == SampleForm::Values { all } else { 0 };
         let pictures = recipe.indices.iter().map(|_| OnceLock::new()).collect();
@@ -192,7 +192,7 @@ impl Batch {
         let place = place + number as u64;
         let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
         if let Pixels::Encoded(samples) = samples
-            && *self.untransformed.get_or_init(|| samples.is_jpeg() && self.on_device.load(Ordering::Relaxed))
+            && *self.untransformed.get_or_init(|| samples.is_picture() && self.on_device.load(Ordering::Relaxed))
         {
             let decoded = samples.decoded(indices[number], shapes.1, augmented)?;
             assert!(self.pictures[number].set(decoded).is_ok(), "each number is taken once");

@@ -15,7 +15,7 @@ use super::batch_memory::{Allocate, BatchMemory};
 use super::decoders::Decoders;
 use super::ring::{Prepared, Ring};
 use crate::error::ExecError;
-use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};
+use lockstep_models::{READ_AHEAD, Role, TransformAt};
 
 /// The most batches that a device copies from at a time.
 const LENT: usize = 2;
@@ -61,9 +61,9 @@ impl Feed {
         Feed::AHEAD.min(ahead as usize)
     }
 
-    /// Whether threads make the batches of `data` that `role` loads: those that it has tasks for, and JPEG files always.
+    /// Whether threads make the batches of `data` that `role` loads: those that it has tasks for, and files of pictures always.
     pub(crate) fn makes(data: &Dataset, role: &Role) -> bool {
-        data.form() == SampleForm::Jpeg || role.batches_ahead().is_some()
+        data.form().is_picture() || role.batches_ahead().is_some()
     }
 
     /// As [`Dataset::draw`], waiting for a batch prepared ahead.
@@ -111,7 +111,7 @@ impl Feed {
         }
         let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
             Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
-            None if data.form() == SampleForm::Jpeg => {
+            None if data.form().is_picture() => {
                 let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
                 decoders.ask(recipe, memory, true, &self.on_device)?
             }
