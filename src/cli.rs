@@ -44,6 +44,7 @@ mod sim_collective;
 mod sim_curves;
 mod sim_predict;
 mod sim_sweep;
+mod unfold_flag;
 mod usage;
 
 use std::ffi::OsString;

@@ -23,6 +23,7 @@ use lockstep_topology::InputError;
 
 use super::flags::positive;
 use super::operation_flags::PatienceFlag;
+use super::unfold_flag::UnfoldFlag;
 use lockstep_experiment::Experiment;
 
 /// Flags of `calibrate`.
@@ -35,6 +36,8 @@ pub(super) struct Calibrate {
     /// Models whose layers are measured
     #[arg(long, value_delimiter = ',', value_name = "MODEL,…", default_value = "lenet")]
     model: Vec<String>,
+    #[command(flatten)]
+    unfold: UnfoldFlag,
     /// Batches at which layers are measured
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_value = "16,64", value_parser = positive)]
     #[arg(allow_hyphen_values = true)]
@@ -95,7 +98,7 @@ impl Calibrate {
     fn subjects(&self, quiet: &Quiet) -> Result<Subjects, Failure> {
         let Some(path) = &self.experiment else {
             let models: Result<Vec<_>, InputError> =
-                self.model.iter().map(|name| lockstep_readers::load_model(name).map(Arc::new)).collect();
+                self.model.iter().map(|name| self.unfold.load(name).map(Arc::new)).collect();
             let mut batches = self.batch_per_rank.clone();
             batches.sort_unstable();
             batches.dedup();

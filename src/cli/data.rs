@@ -219,7 +219,13 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
     let header = outcome.header;
     let row = PackRow {
         file: packing.out.display().to_string(),
-        encoding: if matches!(header.encoding, Encoding::Raw(_)) { "raw" } else { "jpeg" }.to_owned(),
+        encoding: match (header.encoding, outcome.pngs) {
+            (Encoding::Raw(_), _) => "raw",
+            (_, 0) => "jpeg",
+            (_, pngs) if pngs == header.samples => "png",
+            _ => "jpeg and png",
+        }
+        .to_owned(),
         samples: header.samples,
         classes: header.classes,
         skipped: outcome.skipped.len() as u64,

@@ -17,6 +17,7 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::flags::{parsed, positive};
 use super::operation_flags::PatienceFlag;
+use super::unfold_flag::UnfoldFlag;
 use lockstep_experiment::DeviceChoice;
 
 /// Flags of `exec profile`.
@@ -29,6 +30,8 @@ pub(super) struct Profile {
     /// Models whose layers are measured
     #[arg(long, value_delimiter = ',', value_name = "MODEL,…", default_value = "lenet")]
     model: Vec<String>,
+    #[command(flatten)]
+    unfold: UnfoldFlag,
     /// What is measured: cuda, cuda:tf32 or cuda:bf16
     #[arg(long, value_parser = parsed::<DeviceChoice>, default_value = "cuda")]
     device: DeviceChoice,
@@ -60,7 +63,7 @@ impl Profile {
     pub(super) fn run(self) -> Result<(), Failure> {
         let load = |name: &String| {
             // The error for an unknown name has no place of its own.
-            lockstep_readers::load_model(name).map(Arc::new).map_err(|error| error.or_at(ErrorPlace::Flag("model")))
+            self.unfold.load(name).map(Arc::new).map_err(|error| error.or_at(ErrorPlace::Flag("model")))
         };
         let models: Result<Vec<_>, InputError> = self.model.iter().map(load).collect();
         let models = models?;

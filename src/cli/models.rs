@@ -11,6 +11,7 @@ use lockstep_topology::{Bytes, Dtype, InputError};
 
 use super::models_layouts::ModelsLayouts;
 use super::models_plan::ModelsPlan;
+use super::unfold_flag::UnfoldFlag;
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]
@@ -31,6 +32,8 @@ pub(super) enum Models {
     Show {
         /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
         model: String,
+        #[command(flatten)]
+        unfold: UnfoldFlag,
         /// Show what one learner takes of a device's memory instead of the layers
         #[arg(long)]
         memory: bool,
@@ -52,6 +55,8 @@ pub(super) enum Models {
         /// Names of models, or .toml, .onnx or .prototxt files, variants and sizes behind a colon
         #[arg(required = true)]
         models: Vec<String>,
+        #[command(flatten)]
+        unfold: UnfoldFlag,
         /// How to print
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
@@ -62,16 +67,16 @@ impl Models {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
             Models::List { format } => {
-                let row = |name: &String| Ok(model_row(&load(name)?));
+                let row = |name: &String| lockstep_readers::load_model(name).map(|model| model_row(&model));
                 let rows: Result<Vec<ModelRow>, InputError> = lockstep_readers::zoo().iter().map(row).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
-            Models::Show { model, memory: true, batch, format } => {
-                let (rows, notes) = memory::rows(&Arc::new(load(&model)?), batch)?;
+            Models::Show { model, unfold, memory: true, batch, format } => {
+                let (rows, notes) = memory::rows(&Arc::new(load(&model, &unfold)?), batch)?;
                 Report::new(rows, notes).print(format)
             }
-            Models::Show { model, format, .. } => {
-                let model = load(&model)?;
+            Models::Show { model, unfold, format, .. } => {
+                let model = load(&model, &unfold)?;
                 let rows = model.layers().iter().map(|node| layer_row(&model, node)).collect();
                 let report = Report::new(rows, model.notes().to_vec());
                 if format == Format::Table {
@@ -80,17 +85,17 @@ impl Models {
                 report.print(format)
             }
             Models::Plan(plan) => {
-                let model = load(&plan.model)?;
+                let model = load(&plan.model, &plan.unfold)?;
                 plan.run(model)
             }
             Models::Layouts(layouts) => {
-                let model = load(&layouts.model)?;
+                let model = load(&layouts.model, &layouts.unfold)?;
                 layouts.run(model)
             }
-            Models::Check { models, format } => {
+            Models::Check { models, unfold, format } => {
                 let mut notes = Vec::new();
                 let check = |name: String| {
-                    let model = load(&name)?;
+                    let model = load(&name, &unfold)?;
                     notes.extend_from_slice(model.notes());
                     Ok(CheckRow::ok(&name, summary(&model)))
                 };
@@ -102,9 +107,9 @@ impl Models {
 }
 
 /// A model by its name or path; errors are located at the argument.
-fn load(name: &str) -> Result<Model, InputError> {
+fn load(name: &str, unfold: &UnfoldFlag) -> Result<Model, InputError> {
     // The error for an unknown name has no place of its own.
-    lockstep_readers::load_model(name).map_err(|error| error.or_at("MODEL"))
+    unfold.load(name).map_err(|error| error.or_at("MODEL"))
 }
 
 fn flops(model: &Model, passes: &[Pass]) -> f64 {

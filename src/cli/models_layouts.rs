@@ -13,6 +13,7 @@ use lockstep_report::{Format, LayoutTableRow, Report, layout_picture, print};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
+use super::unfold_flag::UnfoldFlag;
 
 /// Flags of `models layouts`.
 #[derive(Debug, Args)]
@@ -26,6 +27,8 @@ use super::flags::positive;
 pub(super) struct ModelsLayouts {
     /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet or resnet-50:image=64
     pub(super) model: String,
+    #[command(flatten)]
+    pub(super) unfold: UnfoldFlag,
     /// How training is spread over ranks, e.g. ssgd, hybrid:b, model-parallel, sma or first-device-table
     #[arg(long, value_name = "S", default_value = "ssgd")]
     strategy: Strategy,

@@ -15,6 +15,7 @@ use lockstep_topology::{Algorithm, Cluster, Dtype, InputError, library_of_gpus};
 
 use super::flags::{algorithm, positive};
 use super::models_plan_mesh::{self, List};
+use super::unfold_flag::UnfoldFlag;
 
 /// Micro-batches of a step unless a flag says otherwise.
 const MICRO_BATCHES: u32 = 8;
@@ -32,6 +33,8 @@ const MICRO_BATCHES: u32 = 8;
 pub(super) struct ModelsPlan {
     /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet or resnet-50:image=64
     pub(super) model: String,
+    #[command(flatten)]
+    pub(super) unfold: UnfoldFlag,
     /// Stages of the pipeline
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true, required_unless_present = "mesh")]
     stages: Option<u32>,

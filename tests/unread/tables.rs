@@ -128,6 +128,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--steps", "", Some("3")),
     ("--epochs", "", Some("2")),
     ("--warmup-steps", "", Some("1")),
+    ("--unfold", "", None),
     ("--seed", "", Some("7")),
     ("--seeds", "", Some("2")),
     ("--augment", "", Some("flip")),

@@ -16,6 +16,7 @@ use crate::format::{BLOB, ENTRY, Encoding, Header, IndexEntry, MOST_CLASSES, MOS
 use crate::journal::{Journal, Record};
 use crate::packed;
 use crate::picture::{self, QUALITY};
+use crate::png_picture;
 use crate::source::Source;
 
 /// Capacity of a thread's queue, in samples.
@@ -52,6 +53,8 @@ pub struct Skipped {
 pub struct Outcome {
     /// The file's header.
     pub header: Header,
+    /// Samples that are PNG files.
+    pub pngs: u64,
     /// Samples that an earlier, interrupted pack had done.
     pub resumed: usize,
     /// Whether some that it had done were damaged, and were packed again.
@@ -162,12 +165,14 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
         index: last.offset + u64::from(last.length),
         index_checksum: crc32fast::hash(&index),
     };
-    let figures = {
+    let (figures, pngs) = {
         let blob = journal.blob()?;
-        packed::figures_of(&header, &blob[BLOB as usize..header.index as usize])
+        let is_png = |entry: &&&IndexEntry| blob[entry.offset as usize..].starts_with(png_picture::MAGIC);
+        let pngs = if source.shape().is_none() { entries.iter().filter(is_png).count() } else { 0 };
+        (packed::figures_of(&header, &blob[BLOB as usize..header.index as usize]), pngs as u64)
     };
     journal.finish(out, &header.encode(figures.as_ref()), &index).map_err(unwritable)?;
-    Ok(Outcome { header, resumed, damaged, skipped })
+    Ok(Outcome { header, pngs, resumed, damaged, skipped })
 }
 
 /// The error for a broken sample.

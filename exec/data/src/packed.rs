@@ -9,7 +9,7 @@ use memmap2::{Advice, Mmap};
 
 use crate::format::{BLOB, Encoding, Header, IndexEntry};
 use crate::normalisation::Normalisation;
-use crate::picture;
+use crate::{picture, png_picture};
 
 /// A packed set whose index has been checked.
 #[derive(Debug)]
@@ -84,6 +84,14 @@ impl Packed {
     /// An entry for each sample.
     pub fn entries(&self) -> &[IndexEntry] {
         &self.entries
+    }
+
+    /// Of up to `most` samples, evenly spaced, how many are PNG files, and how many were looked at.
+    pub fn pngs(&self, most: usize) -> (usize, usize) {
+        let all = self.entries.len();
+        let seen = most.min(all);
+        let is_png = |at: &usize| self.bytes(at * all / seen).starts_with(png_picture::MAGIC);
+        ((0..seen).filter(is_png).count(), seen)
     }
 
     /// A sample's stored bytes.

@@ -72,7 +72,7 @@ impl Batch {
     /// A batch to be made in `memory`; `on_device` says whether the rank's device transforms its samples.
     pub(super) fn new(recipe: Recipe, memory: Arc<BatchMemory>, on_device: &Arc<AtomicBool>) -> Batch {
         let (all, form, sample) = (recipe.indices().len(), recipe.form(), recipe.sample_elements());
-        let each = if form == SampleForm::Jpeg { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
+        let each = if form.is_picture() { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
         // Values need not be read.
         let read = if form == SampleForm::Values { all } else { 0 };
         let pictures = (0..all).map(|_| OnceLock::new()).collect();
@@ -153,7 +153,7 @@ impl Batch {
     }
 
     fn decode(&self, number: usize) -> Result<(), InputError> {
-        let on_device = || self.recipe.form() == SampleForm::Jpeg && self.on_device.load(Ordering::Relaxed);
+        let on_device = || self.recipe.form().is_picture() && self.on_device.load(Ordering::Relaxed);
         if *self.untransformed.get_or_init(on_device)
             && let Some(decoded) = self.recipe.decoded(number)?
         {

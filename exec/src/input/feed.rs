@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use lockstep_data::{Dataset, Recipe};
-use lockstep_models::{READ_AHEAD, Role, SampleForm, TransformAt};
+use lockstep_models::{READ_AHEAD, Role, TransformAt};
 
 use super::batch::{Batch, MadeTimes};
 use super::batch_memory::{Allocate, BatchMemory};
@@ -70,9 +70,9 @@ impl Feed {
         Feed::AHEAD.min(ahead as usize)
     }
 
-    /// Whether threads make the batches of `data` that `role` loads: those that it has tasks for, and JPEG files always.
+    /// Whether threads make the batches of `data` that `role` loads: those that it has tasks for, and files of pictures always.
     pub(crate) fn makes(data: &Dataset, role: &Role) -> bool {
-        data.form() == SampleForm::Jpeg || role.batches_ahead().is_some()
+        data.form().is_picture() || role.batches_ahead().is_some()
     }
 
     /// As [`Dataset::draw`], waiting for a batch prepared ahead.
@@ -120,7 +120,7 @@ impl Feed {
         }
         let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
             Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
-            None if data.form() == SampleForm::Jpeg => {
+            None if data.form().is_picture() => {
                 let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
                 self.decoders.ask(data, recipe, memory, true, &self.on_device)?
             }

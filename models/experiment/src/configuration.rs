@@ -212,10 +212,13 @@ impl Experiment {
             let message = "is missing: name a model, e.g. lenet, or an experiment file";
             return Err(InputError::flag("model", "", message));
         }
-        let model = lockstep_readers::load_model(name).map_err(|error| match error.place {
-            ErrorPlace::None => self.locate(error.at(ErrorPlace::Flag("model"))),
-            _ => error,
-        })?;
+        let unfolded = if self.unfold { Some(lockstep_readers::unfolded_name(name)) } else { None };
+        let unfolded = unfolded.transpose().map_err(|error| self.locate(error))?;
+        let model =
+            lockstep_readers::load_model(unfolded.as_deref().unwrap_or(name)).map_err(|error| match error.place {
+                ErrorPlace::None => self.locate(error.at(ErrorPlace::Flag("model"))),
+                _ => error,
+            })?;
         Ok(model.with_inits(&self.inits))
     }
 

@@ -8,7 +8,7 @@ impl Experiment {
     /// How the samples are stored that threads prepare ahead of the loads of `ranks` ranks, as tasks; `None` where each
     /// load draws its samples, and where it is not known how they are stored.
     ///
-    /// Threads decode JPEG files, and do all that [`Experiment::decode_threads`] are stated for. By default they convert
+    /// Threads decode files of pictures, and do all that [`Experiment::decode_threads`] are stated for. By default they convert
     /// and augment other samples where a core is left for them: on the cores of ranks they would only take turns with
     /// these. They do not copy values: a load would copy them again.
     pub fn prepared_for(&self, ranks: u32) -> Option<StoredSamples> {
@@ -16,7 +16,7 @@ impl Experiment {
         let works = stored.form != SampleForm::Values || self.augmentation != Augmentation::default();
         let taken = u64::from(ranks) * u64::from(self.threads_per_rank);
         let has_core = self.cores.is_some_and(|cores| u64::from(cores) > taken);
-        let prepares = self.decode_threads.is_some() || stored.form == SampleForm::Jpeg || works && has_core;
+        let prepares = self.decode_threads.is_some() || stored.form.is_picture() || works && has_core;
         prepares.then_some(stored)
     }
 
@@ -36,7 +36,7 @@ impl Experiment {
 
     /// Whether threads decode samples, which a device can transform.
     pub fn decodes(&self) -> bool {
-        self.prepared().is_some_and(|stored| stored.form == SampleForm::Jpeg)
+        self.prepared().is_some_and(|stored| stored.form.is_picture())
     }
 }
 
@@ -65,6 +65,7 @@ mod tests {
         for (form, augment, threads, threads_per_rank, on_one, on_two) in [
             (SampleForm::Jpeg, "none", None, 1, true, true),
             (SampleForm::Jpeg, "flip", None, 2, true, true),
+            (SampleForm::Png, "flip", None, 2, true, true),
             (SampleForm::Bytes, "none", None, 1, true, false),
             (SampleForm::Bytes, "flip", None, 2, false, false),
             (SampleForm::Bytes, "none", Some(1), 2, true, true),
@@ -76,7 +77,7 @@ mod tests {
             let case = format!("{form:?} {augment} {threads:?} {threads_per_rank}");
             assert_eq!([1, 2].map(|ranks| experiment.prepared_for(ranks).is_some()), [on_one, on_two], "{case}");
             assert_eq!((experiment.prepared().is_some(), experiment.is_prepared()), (on_one, on_two), "{case}");
-            assert_eq!(experiment.decodes(), form == SampleForm::Jpeg, "{case}");
+            assert_eq!(experiment.decodes(), form.is_picture(), "{case}");
             let named = Experiment { model: "mlp".to_owned(), ..experiment.clone() };
             let ahead = named.configurations().expect("configurations");
             let ahead: Vec<bool> = ahead.iter().map(|one| one.job.ahead.is_some()).collect();

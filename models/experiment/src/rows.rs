@@ -18,6 +18,10 @@ macro_rules! rows {
                 how: &list(TEXT, |e| vec![e.model.clone()], |e, model| e.model = model), ..AXIS
             }),
         }
+        "unfold" unfold: bool = false,
+        "Restore the batch normalisation that an export in eval mode has folded into the convolutions of an ONNX file", {
+            default: "false", how: &One(SWITCH, |e, unfold| e.unfold = unfold), flag_of: PREDICT | RUN,
+        }
         "cluster" cluster: String = THIS_MACHINE.to_owned(),
         "Clusters: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file; a run has one", {
             value: "CLUSTER,…", default: "this-machine", how: &Each(TEXT, Experiment::set_clusters),

@@ -5,6 +5,7 @@
 
 mod layers;
 mod solver;
+mod sums;
 mod text;
 mod training;
 mod weights;
@@ -36,11 +37,19 @@ const TOP_OF_FORKS: &[&str] = &[
     "default_backward_type",
     "default_forward_math",
     "default_forward_type",
+    "eltwise_mem_sharing",
     "engine",
     "global_grad_scale",
+    "global_grad_scale_adaptive",
+    "multinode",
     "net_mode",
     "quantize",
 ];
+
+const ONE_BLOB: &str = "a net without a loss must end in one blob, its scores: add a SoftmaxWithLoss";
+
+/// The weight of a loss that only helps training (Szegedy et al. 2015, §5).
+const SIDE_LOSS: f32 = 0.3;
 
 /// A network being converted to drafts.
 struct Import<'a> {
@@ -67,6 +76,7 @@ pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Mode
     let lines = &LineIndex::of(text);
     let net = Source { file, text, lines }.read()?;
     net.allow(&[TOP, TOP_OF_FORKS])?;
+    net.message("state")?.allow(&[&["phase", "level"]])?;
     let stem = || Path::new(file).file_stem().map_or("caffe".into(), |stem| stem.to_string_lossy().into_owned());
     let name = match net.text("name")? {
         "" => stem(),
@@ -146,6 +156,10 @@ impl<'a> Import<'a> {
             ));
         };
         let (height, width) = (sides.first().copied().unwrap_or(1), sides.get(1).copied().unwrap_or(1));
+        // Labels come from the data.
+        if !self.blobs.is_empty() && (channels, height, width) == (1, 1, 1) {
+            return Ok(());
+        }
         let shape = self.given.unwrap_or(Shape { channels, height, width });
         if !self.blobs.is_empty() || sides.len() > 2 {
             return Err(place.error(blob, "a model has one input of at most four dimensions, before all layers"));
@@ -207,6 +221,16 @@ impl<'a> Import<'a> {
                 self.taken(&layer.bottoms);
                 layer.tops.iter().for_each(|top| self.made(top, of));
                 Ok(())
+            }
+            Meaning::Axpy => {
+                let top = top()?;
+                self.taken(&bottoms);
+                self.axpy((top, name), &inputs, layer)?;
+            }
+            Meaning::Sum(factors) => {
+                let top = top()?;
+                self.taken(&bottoms);
+                self.sum((top, name), &inputs, &factors, layer)?;
             }
             Meaning::Parts(parts) => {
                 let of = layer.first()?;
@@ -339,10 +363,19 @@ impl<'a> Import<'a> {
         if self.losses > 0 {
             return Ok(());
         }
-        let [scores] = self.open[..] else {
-            let message = "a net without a loss must end in one blob, its scores: add a SoftmaxWithLoss";
-            return Err(net.error(format!("blobs {:?}", self.open), message));
+        let shape = |blob: &&str| self.sketch.shape(self.blobs[*blob]);
+        let alike = self.open.iter().all(|blob| shape(blob) == shape(&self.open[0]) && shape(blob).height == 1);
+        let Some((scores, sides)) = self.open.clone().split_last().map(|(last, sides)| (*last, sides.to_vec())) else {
+            return Err(net.error("blobs []", ONE_BLOB));
         };
+        if !alike && !sides.is_empty() {
+            return Err(net.error(format!("blobs {:?}", self.open), ONE_BLOB));
+        }
+        for side in sides {
+            self.note(net, "blobs of scores beside the last have a loss of weight 0.3 each");
+            let of = self.blobs[side];
+            self.add("side_loss", "side_loss", Layer::SoftmaxCrossEntropy, vec![of], Inits::default(), SIDE_LOSS, net)?;
+        }
         let of = self.blobs[scores];
         self.add("loss", "loss", Layer::SoftmaxCrossEntropy, vec![of], Inits::default(), 1.0, net)
     }

@@ -78,6 +78,15 @@ pub fn read_caffe_weights(file: &str, bytes: &[u8], model: &Model) -> Result<(In
     caffe::read_weights(file, bytes, model)
 }
 
+/// What [`load_model`] takes for the ONNX file's model `name` with the batch normalisation restored that an export in eval
+/// mode has folded into its convolutions.
+///
+/// # Errors
+/// A model that is no ONNX file.
+pub fn unfolded_name(name: &str) -> Result<String, InputError> {
+    zoo::unfolded(name)
+}
+
 /// Names of the models that come with the project, each followed by its file's variants.
 pub fn zoo() -> Vec<String> {
     zoo::names()

@@ -91,6 +91,21 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     model_file::parse(name_or_path, &text, settings)
 }
 
+/// The name of an ONNX file's model with the batch normalisation restored that an export has folded away.
+///
+/// # Errors
+/// A model of another format, which has none folded away.
+pub(super) fn unfolded(name_or_path: &str) -> Result<String, InputError> {
+    match split(name_or_path) {
+        (path, "" | "unfold") if path.ends_with(".onnx") => Ok(format!("{path}:unfold")),
+        _ => {
+            let message = "restores the batch normalisation that an export has folded into the convolutions of an ONNX file, and \
+                           this model is none: leave it out";
+            Err(InputError::flag("unfold", name_or_path, message))
+        }
+    }
+}
+
 /// The networks of the zoo whose convolutions have biases and no normalisation.
 pub(super) fn biased() -> Vec<Model> {
     let names = ["alexnet", "alexnet-one-tower", "vgg-16", "vgg-19", "nin", "googlenet", "lenet"];

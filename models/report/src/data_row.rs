@@ -10,7 +10,7 @@ use super::Row;
 pub struct PackRow {
     /// The packed file.
     pub file: String,
-    /// `raw`, or `jpeg` for files of images: JPEG, and PNG as they are.
+    /// `raw`, or of files of images `jpeg`, `png`, or `jpeg and png`.
     pub encoding: String,
     /// Samples in it.
     pub samples: u64,

@@ -35,10 +35,19 @@ pub enum SampleForm {
     /// JPEG files of a packed set, which are decoded.
     #[default]
     Jpeg,
+    /// PNG files of a packed set, or more of them than JPEG files, which are decoded.
+    Png,
     /// Arrays of bytes of a packed set, which are converted to fp32.
     Bytes,
     /// fp32 values in memory, which are copied.
     Values,
+}
+
+impl SampleForm {
+    /// Whether samples are files of pictures, which are decoded.
+    pub fn is_picture(self) -> bool {
+        matches!(self, SampleForm::Jpeg | SampleForm::Png)
+    }
 }
 
 impl StoredSamples {

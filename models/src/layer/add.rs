@@ -8,7 +8,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     arity: Arity::Several,
     takes_relu: true,
     overwrites: 2,
-    caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation stable_prod_grad", |of| {
+    caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation coeff stable_prod_grad", |of| {
         match of.word("operation")? {
             None | Some("SUM" | "1") => Ok(Layer::Add),
             Some("PROD" | "0") => Ok(Layer::Product),

@@ -20,7 +20,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     caffe: CaffeKind::new(
         &["BatchNorm"],
         &["batch_norm_param"],
-        "use_global_stats moving_average_fraction eps bn_mode scale_bias engine",
+        "use_global_stats moving_average_fraction eps bn_mode scale_bias scale_filler bias_filler filler engine",
         |of| {
             let epsilon = of.number("eps")?.unwrap_or(1e-5);
             let momentum = of.number("moving_average_fraction")?.unwrap_or(0.999);

@@ -139,7 +139,7 @@ impl Sketch {
 
     /// A random layer that takes any shape and keeps it.
     fn random_manner(&mut self, channels: u32) -> Layer {
-        match self.manners.between(0, 11) {
+        match self.manners.between(0, 14) {
             0 => Layer::Sigmoid,
             1 => Layer::Tanh,
             2 => match self.manners.between(0, 3) {
@@ -152,7 +152,7 @@ impl Sketch {
             }
             6 => Layer::Gelu,
             7 => Layer::Silu,
-            8..=10 => match self.manners.between(0, 13) {
+            8..=13 => match self.manners.between(0, 13) {
                 0 => Layer::ExactGelu,
                 1 => Layer::Relu6,
                 2 => Layer::LeakyRelu(LeakyRelu { slope: 0.25 }),

@@ -12,8 +12,8 @@ pub struct DecodeEntry {
     /// Its form.
     #[serde(default, skip_serializing_if = "is_jpeg")]
     pub form: SampleForm,
-    /// How arrays and values are augmented meanwhile, as in settings; empty for JPEG files, whose decoding takes most of
-    /// the time.
+    /// How arrays and values are augmented meanwhile, as in settings; empty for files of pictures, whose decoding takes most
+    /// of the time.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub augment: String,
     /// Bytes of a sample as it is stored, on average over the set.
@@ -39,13 +39,13 @@ fn is_jpeg(form: &SampleForm) -> bool {
 impl DecodeEntry {
     /// The augmentation that an entry of samples of `form` names.
     pub fn augment(form: SampleForm, augmentation: Augmentation) -> String {
-        if form == SampleForm::Jpeg { String::new() } else { augmentation.to_string() }
+        if form.is_picture() { String::new() } else { augmentation.to_string() }
     }
 }
 
 impl Profile {
     /// The time of decoding a sample of a set: as measured for such samples, or for others in proportion to their
-    /// pixels; `None` where none of its form, and other than JPEG files with its augmentation, were measured.
+    /// pixels; `None` where none of its form, and other than of pictures with its augmentation, were measured.
     pub fn decode_of(&self, sample: StoredSamples, elements: u64, augmentation: Augmentation) -> Option<DecodeEntry> {
         let augment = DecodeEntry::augment(sample.form, augmentation);
         let is_such = |entry: &&DecodeEntry| entry.form == sample.form && entry.augment == augment;

@@ -81,7 +81,7 @@ fn prepared(experiment: &Experiment, site: &Site) -> Option<Input> {
     let source = match sample.form {
         // Each process has all of them.
         SampleForm::Values => SampleSource::Memory { groups: 1, shuffle_every: None },
-        SampleForm::Jpeg | SampleForm::Bytes => {
+        SampleForm::Jpeg | SampleForm::Png | SampleForm::Bytes => {
             let storage = profile.storage.as_ref()?;
             let page_cache = Bytes(storage.page_cache);
             SampleSource::Files { bandwidth: Bandwidth::new(storage.random.value)?, latency: Time::ZERO, page_cache }

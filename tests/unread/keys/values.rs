@@ -42,6 +42,7 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("augment", "\"flip\""),
     ("target_accuracy", "0.01"),
     ("target_epochs", "2"),
+    ("unfold", "true"),
     ("recompute_bn", "true"),
     ("recipe", "\"goyal2017\""),
     ("solver", "\"absent.prototxt\""),

@@ -57,6 +57,7 @@ KERNEL(softmax_sets_backward)(
 KERNEL(group_norm_forward)(
     const Real* x, const float* gammas, const float* betas, Real* y, float* kept, u32 sets, u32 groups, u32 channels,
     u32 plane, bool last, float epsilon) {
+    if (blockIdx.x >= sets) return;
     SHARED(double, scratch);
     const u32 sample = blockIdx.x / groups, count = channels / groups, first = blockIdx.x % groups * count;
     float sum = 0.0f, squares = 0.0f;
@@ -78,6 +79,7 @@ KERNEL(group_norm_forward)(
 KERNEL(group_norm_backward)(
     const Real* d_y, const Real* x, const float* gammas, const float* kept, Real* d_x, u32 sets, u32 groups, u32 channels,
     u32 plane, bool last, bool accumulate) {
+    if (blockIdx.x >= sets) return;
     SHARED(double, scratch);
     const u32 sample = blockIdx.x / groups, count = channels / groups, first = blockIdx.x % groups * count;
     const float mean = kept[2 * u64(blockIdx.x)], inverse = kept[2 * u64(blockIdx.x) + 1];
@@ -118,6 +120,7 @@ KERNEL(group_norm_parameters)(
 
 // norms ← the root of the sum of squares of each channel of a sample. One block per channel and sample.
 KERNEL(response_norms)(const Real* x, float* norms, u32 sets, u32 channels, u32 plane, bool last) {
+    if (blockIdx.x >= sets) return;
     SHARED(double, scratch);
     float squares = 0.0f;
     each_of_set(blockIdx.x / channels, blockIdx.x % channels, 1, channels, plane, last, [&](u32, u64 at) {
@@ -131,6 +134,7 @@ KERNEL(response_norms)(const Real* x, float* norms, u32 sets, u32 channels, u32 
 KERNEL(response_forward)(
     const Real* x, const float* gammas, const float* betas, const float* norms, const float* means, Real* y, u32 sets,
     u32 channels, u32 plane, bool last) {
+    if (blockIdx.x >= sets) return;
     const u32 sample = blockIdx.x / channels, channel = blockIdx.x % channels;
     const float factor = gammas[channel] * (norms[blockIdx.x] / means[sample]), beta = betas[channel];
     each_of_set(sample, channel, 1, channels, plane, last, [&](u32, u64 at) {
@@ -141,6 +145,7 @@ KERNEL(response_forward)(
 // slopes ← γ · Σ d_y · x of each channel of a sample. One block per channel and sample.
 KERNEL(response_slopes)(
     const Real* d_y, const Real* x, const float* gammas, float* slopes, u32 sets, u32 channels, u32 plane, bool last) {
+    if (blockIdx.x >= sets) return;
     SHARED(double, scratch);
     float products = 0.0f;
     each_of_set(blockIdx.x / channels, blockIdx.x % channels, 1, channels, plane, last, [&](u32, u64 at) {
@@ -155,6 +160,7 @@ KERNEL(response_slopes)(
 KERNEL(response_backward)(
     const Real* d_y, const Real* x, const float* gammas, const float* norms, const float* means, const float* slopes,
     const float* shares, Real* d_x, u32 sets, u32 channels, u32 plane, bool last, bool accumulate) {
+    if (blockIdx.x >= sets) return;
     const u32 sample = blockIdx.x / channels, channel = blockIdx.x % channels;
     const float norm = norms[blockIdx.x], mean = means[sample];
     const float factor = 1.0f + gammas[channel] * (norm / mean);

@@ -2,6 +2,7 @@
 
 // means ← the mean of each sample's norms plus ε. One block per sample.
 KERNEL(response_means)(const float* norms, float* means, u32 samples, u32 channels, float epsilon) {
+    if (blockIdx.x >= samples) return;
     SHARED(double, scratch);
     float sum = 0.0f;
     for (u32 channel = threadIdx.x; channel < channels; channel += BLOCK) sum += norms[u64(blockIdx.x) * channels + channel];
@@ -12,6 +13,7 @@ KERNEL(response_means)(const float* norms, float* means, u32 samples, u32 channe
 // shares ← the mean of slopes · g / m over a sample's channels. One block per sample.
 KERNEL(response_shares)(
     const float* slopes, const float* norms, const float* means, float* shares, u32 samples, u32 channels) {
+    if (blockIdx.x >= samples) return;
     SHARED(double, scratch);
     float sum = 0.0f;
     for (u32 channel = threadIdx.x; channel < channels; channel += BLOCK) {

@@ -20,7 +20,7 @@ impl Dataset {
     /// The smallest height and width of JPEG samples.
     pub(super) fn smallest(&self) -> Option<(u32, u32)> {
         match &self.pixels {
-            Pixels::Encoded(samples) if samples.is_jpeg() => Some(samples.least()),
+            Pixels::Encoded(samples) if samples.is_picture() => Some(samples.least()),
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl Dataset {
     /// Damaged samples.
     pub fn pictures(&self, indices: &[u32]) -> Result<Vec<Picture>, InputError> {
         match &self.pixels {
-            Pixels::Encoded(samples) if samples.is_jpeg() => {
+            Pixels::Encoded(samples) if samples.is_picture() => {
                 indices.iter().map(|index| samples.picture(*index)).collect()
             }
             _ => Ok(Vec::new()),

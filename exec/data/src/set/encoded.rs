@@ -17,10 +17,14 @@ use super::transform::{Decoded, Transform};
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
+/// Samples whose first bytes tell the form of a set.
+const SEEN: usize = 256;
+
 /// Samples of a packed set.
 #[derive(Debug, Clone)]
 pub(super) struct Encoded {
     packed: Arc<Packed>,
+    form: SampleForm,
     kept: Kept,
     /// By channel and byte: the normalised value.
     levels: Vec<[f32; 256]>,
@@ -67,8 +71,14 @@ impl Encoded {
     /// All samples of a file.
     pub(super) fn all(packed: Arc<Packed>) -> Encoded {
         let samples = (0..packed.entries().len() as u32).collect();
+        let (pngs, seen) = packed.pngs(SEEN);
+        let form = match packed.header().encoding {
+            Encoding::Raw(_) => SampleForm::Bytes,
+            Encoding::Jpeg { .. } if 2 * pngs > seen => SampleForm::Png,
+            Encoding::Jpeg { .. } => SampleForm::Jpeg,
+        };
         let figures = Normalisation { mean: Vec::new(), deviation: Vec::new() };
-        Encoded { packed, kept: Kept::Mapped(samples), levels: Vec::new(), figures }
+        Encoded { packed, form, kept: Kept::Mapped(samples), levels: Vec::new(), figures }
     }
 
     /// The samples at `indices`.
@@ -83,7 +93,8 @@ impl Encoded {
 
     /// Other samples of the same file, with the same normalisation.
     fn with(&self, kept: Kept) -> Encoded {
-        Encoded { packed: self.packed.clone(), kept, levels: self.levels.clone(), figures: self.figures.clone() }
+        let (packed, levels, figures) = (self.packed.clone(), self.levels.clone(), self.figures.clone());
+        Encoded { packed, form: self.form, kept, levels, figures }
     }
 
     /// The samples at `indices`, read into memory, in the order of the file.
@@ -134,8 +145,7 @@ impl Encoded {
             .map(|entry| u64::from(entry.width) * u64::from(entry.height))
             .sum();
         let count = samples.len().max(1) as u64;
-        let form = if self.is_jpeg() { SampleForm::Jpeg } else { SampleForm::Bytes };
-        StoredSamples { form, bytes: self.bytes() / count, pixels: pixels / count }
+        StoredSamples { form: self.form, bytes: self.bytes() / count, pixels: pixels / count }
     }
 
     /// A sample's packed bytes; those of a file are verified against their checksum.
@@ -210,9 +220,14 @@ impl Encoded {
         samples[sample] = Resident { values, length };
     }
 
-    /// Whether they are JPEG files.
-    pub(super) fn is_jpeg(&self) -> bool {
-        matches!(self.packed.header().encoding, Encoding::Jpeg { .. })
+    /// Their form: of pictures that of most of them.
+    pub(super) fn form(&self) -> SampleForm {
+        self.form
+    }
+
+    /// Whether they are files of pictures.
+    pub(super) fn is_picture(&self) -> bool {
+        self.form.is_picture()
     }
 
     /// The smallest height and width of the samples.
@@ -227,7 +242,7 @@ impl Encoded {
     /// samples.
     pub(super) fn statistics(&self, channels: usize, pixels: usize) -> Normalisation {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of a normalised set") };
-        if self.is_jpeg() {
+        if self.is_picture() {
             return Normalisation::imagenet();
         }
         match self.packed.figures().filter(|_| samples.len() == self.packed.entries().len()) {
@@ -255,7 +270,7 @@ impl Encoded {
         augmented: Option<Augmented<'_>>,
         image: &mut [f32],
     ) -> Result<(), InputError> {
-        if self.is_jpeg() {
+        if self.is_picture() {
             let Decoded { picture, transform } = self.decoded(sample, shape, augmented)?;
             transform.apply(&picture, &self.figures, shape, image);
             return Ok(());

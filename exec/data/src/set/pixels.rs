@@ -53,8 +53,7 @@ impl Pixels {
     pub(super) fn form(&self) -> SampleForm {
         match self {
             Pixels::Values(_) => SampleForm::Values,
-            Pixels::Encoded(samples) if samples.is_jpeg() => SampleForm::Jpeg,
-            Pixels::Encoded(_) => SampleForm::Bytes,
+            Pixels::Encoded(samples) => samples.form(),
         }
     }
 

@@ -62,13 +62,13 @@ impl Recipe {
         self.samples.read(self.indices[number])
     }
 
-    /// Decodes the sample with this number, which is read, and draws its transform; `None` where it is no JPEG file.
+    /// Decodes the sample with this number, which is read, and draws its transform; `None` where it is no picture.
     ///
     /// # Errors
     /// Not a JPEG file after all.
     pub fn decoded(&self, number: usize) -> Result<Option<Decoded>, InputError> {
         match &self.samples {
-            Pixels::Encoded(samples) if samples.is_jpeg() => {
+            Pixels::Encoded(samples) if samples.is_picture() => {
                 samples.decoded(self.indices[number], self.shapes.1, self.augmented(number)).map(Some)
             }
             _ => Ok(None),

@@ -45,20 +45,20 @@ pub fn add_input(
     mut note: impl FnMut(&str),
 ) -> Result<bool, Failure> {
     let StoredSamples { form, bytes, pixels } = data.stored();
-    let (elements, is_jpeg) = (data.shape().elements(), form == SampleForm::Jpeg);
+    let (elements, is_picture) = (data.shape().elements(), form.is_picture());
     let augment = DecodeEntry::augment(form, data.augmentation());
     let known = |entry: &DecodeEntry| {
         (entry.form, &entry.augment) == (form, &augment)
             && (entry.bytes, entry.pixels, entry.elements) == (bytes, pixels, elements)
     };
-    profile.decode.retain(|entry| !known(entry) || entry.transform.is_some() || !is_jpeg);
+    profile.decode.retain(|entry| !known(entry) || entry.transform.is_some() || !is_picture);
     let (decodes, stores) =
         (!profile.decode.iter().any(known), profile.storage.is_none() && form != SampleForm::Values);
     if decodes {
-        note(if is_jpeg { "decoding samples" } else { "preparing samples" });
+        note(if is_picture { "decoding samples" } else { "preparing samples" });
         let [alone, together, transformed] = quiet.measure(TRIALS, || passes(data, profile.cores as usize))?.0;
         let slowdown = (median(together) / median(alone.clone())).max(1.0);
-        let (seconds, transform) = (interval(alone), is_jpeg.then(|| interval(transformed)));
+        let (seconds, transform) = (interval(alone), is_picture.then(|| interval(transformed)));
         profile.decode.push(DecodeEntry { form, augment, bytes, pixels, elements, seconds, transform, slowdown });
     }
     if stores && let Some(path) = data.file() {
@@ -71,11 +71,11 @@ pub fn add_input(
 }
 
 /// Seconds per sample in each pass, on one thread alone and on each of `cores` at once, and of transforming alone: of no
-/// pictures for samples that are not JPEG files.
+/// pictures for samples that are no files of pictures.
 fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 3], InputError> {
     let each = 4 * data.shape().elements() as usize;
     // A batch's samples are decoded from the caches of the storage; arrays and values come from memory.
-    let drawn = if data.form() == SampleForm::Jpeg { SAMPLES } else { SAMPLES.max(DRAWN / each.max(1)) };
+    let drawn = if data.form().is_picture() { SAMPLES } else { SAMPLES.max(DRAWN / each.max(1)) };
     let samples = drawn.min(data.len());
     // Each far from the one before, as in a random order: a prime stride, coprime to most numbers of samples.
     let apart = |number: usize| (number as u64 * 7919 % samples as u64) as usize;

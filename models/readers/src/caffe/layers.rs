@@ -3,6 +3,7 @@
 pub(super) mod data;
 mod fields;
 mod ignored;
+mod more;
 
 use lockstep_topology::InputError;
 
@@ -17,7 +18,7 @@ const COMMON: &[&str] =
     &["name", "type", "bottom", "top", "include", "exclude", "param", "blobs_lr", "weight_decay", "propagate_down"];
 
 /// Layers that are read although they have no kind here, for the message about unknown ones.
-const KNOWN: &str = "Input, Data and its kin, Split, Slice, ShuffleChannel, PReLU, Softmax, Accuracy, Silence";
+const KNOWN: &str = "Input, Data and its kin, Split, Slice, Reshape to a vector, Axpy, ShuffleChannel, PReLU, Softmax, Accuracy, Silence";
 
 /// The meaning of a layer.
 pub(super) enum Meaning {
@@ -29,6 +30,10 @@ pub(super) enum Meaning {
     Copies,
     /// Probabilities.
     Softmax,
+    /// The product of the first two inputs plus the third.
+    Axpy,
+    /// The sum of the inputs, each times a number.
+    Sum(Vec<f32>),
     /// Each output has these channels: the first and their number.
     Parts(Vec<(u32, u32)>),
     /// A layer.
@@ -87,7 +92,8 @@ impl Attributes for Fields<'_, '_> {
 
 /// Whether layers of that type read samples from elsewhere.
 pub(super) fn is_data(kind: &str) -> bool {
-    matches!(kind, "Data" | "DATA" | "ImageData" | "IMAGE_DATA" | "MemoryData" | "MEMORY_DATA")
+    let of_files = matches!(kind, "Data" | "DATA" | "ImageData" | "IMAGE_DATA" | "HDF5Data" | "HDF5_DATA");
+    of_files || matches!(kind, "MemoryData" | "MEMORY_DATA")
 }
 
 /// The meaning of a layer of that type, whose inputs have these shapes.
@@ -97,11 +103,19 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
         "Input" => {
             layer.allow(&[COMMON, OTHERS])?;
             layer.message("input_param")?.allow(&[&["shape"]])?;
+            if layer.message("input_param")?.all("shape").count() > 1 {
+                return Err(layer.error("shape", "is given twice: a model has one input"));
+            }
             let shape = layer.message("input_param")?.message("shape")?;
             shape.allow(&[&["dim"]])?;
             Ok(Meaning::Samples(shape.all("dim").map(|dim| dim.size()).collect::<Result<_, _>>()?))
         }
         data_kind if is_data(data_kind) => data(layer).map(Meaning::Samples),
+        "DummyData" | "DUMMY_DATA" => more::dummy(layer).map(Meaning::Samples),
+        "Axpy" => layer.allow(&[COMMON, OTHERS, FORKS]).map(|()| Meaning::Axpy),
+        "Reshape" | "RESHAPE" => more::reshaped(layer, shapes),
+        "Eltwise" | "ELTWISE" if more::weighs(layer)? => more::weighted(layer),
+        "Scale" if shapes.len() == 2 => more::product(layer),
         "Slice" | "SLICE" => parts(layer, shapes),
         "ShuffleChannel" => {
             layer.allow(&[COMMON, &["shuffle_channel_param"], OTHERS, FORKS])?;
@@ -207,7 +221,7 @@ fn read_by(filler: &str) -> Option<&'static [(&'static str, Option<&'static str>
         "" | "constant" => &[("value", None)],
         "gaussian" => &[("std", None), ("mean", Some("0")), ("sparse", Some("-1"))],
         "xavier" => &[("variance_norm", Some("AVERAGE"))],
-        "msra" => &[("variance_norm", Some("FAN_IN"))],
+        "msra" => &[("variance_norm", None)],
         _ => return None,
     })
 }
@@ -228,6 +242,13 @@ fn filler_reads(filler: &Message<'_>) -> Result<(), InputError> {
     Ok(())
 }
 
+/// The outputs that one input contributes to: channels times the places of the filter.
+fn fan_out(of: &Message<'_>) -> Result<f32, InputError> {
+    let fields = Fields { of, input: None };
+    let (down, along) = fields.pair("kernel_size")?.unwrap_or((1, 1));
+    Ok(of.size("num_output", 1)? as f32 * down as f32 * along as f32)
+}
+
 /// How weights and biases start. Without a filler the weights are assumed to come from elsewhere and start by this
 /// project's default.
 fn inits(of: &Message<'_>) -> Result<Inits, InputError> {
@@ -245,7 +266,11 @@ fn inits(of: &Message<'_>) -> Result<Inits, InputError> {
                 (deviation, _) => value(Init::Gaussian(deviation)),
             },
             (true, "xavier") => value(Init::Xavier),
-            (true, "msra") => value(Init::He),
+            (true, "msra") => match filler.word("variance_norm", "FAN_IN")? {
+                "FAN_IN" | "0" => value(Init::He),
+                "FAN_OUT" | "1" => value(Init::Gaussian((2.0 / fan_out(of)?).sqrt())),
+                _ => Err(filler.error("variance_norm", "must be FAN_IN or FAN_OUT for this type")),
+            },
             (true, other) => {
                 Err(filler.error(format!("type: \"{other}\""), "known fillers are constant, gaussian, xavier and msra"))
             }

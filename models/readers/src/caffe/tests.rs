@@ -1,5 +1,7 @@
 //! Tests Caffe's files: networks of the zoo in both forms, the translation of each layer, and what is refused.
 
+mod forks;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -247,7 +249,7 @@ fn errors_name_their_line() {
         (&filled("xavier", "stdd: 1"), "stdd: 1: this field is not supported: did you mean std?"),
         (&one("ReLU", "pooling_parm { }"), "did you mean pooling_param"),
         (&one("ReLU", "pooling_param { pol: MAX }"), "did you mean pool"),
-        (&filled("msra", "variance_norm: FAN_OUT"), "must be FAN_IN for this type"),
+        (&filled("msra", "variance_norm: AVERAGE"), "must be FAN_IN or FAN_OUT for this type"),
         (&format!("{}x: 1", "a {".repeat(40)), "deeper than 16"),
     ] {
         let error = refused(text);

@@ -26,6 +26,7 @@ const REPEATED: &[&str] = &[
     "propagate_down",
     "loss_weight",
     "dim",
+    "shape",
     "kernel_size",
     "stride",
     "pad",

@@ -3,7 +3,7 @@
 use super::constant::broadcast;
 use super::view::{Axis, View};
 use super::{Data, Import, Step, Value};
-use lockstep_models::{Affine, Layer, Scale};
+use lockstep_models::{Affine, Layer, Resize, Scale};
 
 /// What a constant is to samples.
 enum Role {
@@ -212,7 +212,11 @@ impl<'a> Import<'_, 'a> {
             let draft = self.add(step, Layer::Product, vec![large.draft, small.draft])?;
             return Ok(Value::Data(Data { draft, ..large }));
         }
-        let (first, second) = (self.natural(step, &large)?, self.natural(step, &small)?);
+        let (mut first, mut second) = (self.natural(step, &large)?, self.natural(step, &small)?);
+        // Channels of one place times places of one channel.
+        if self.sketch.shape(first).channels == 1 && self.sketch.shape(second).channels > 1 {
+            (first, second) = (second, first);
+        }
         if large.view.0.len() != small.view.0.len() {
             return Err(format!(
                 "multiplies samples of {} by {}, arranged in other dimensions: reshape one to the other's",
@@ -220,8 +224,21 @@ impl<'a> Import<'_, 'a> {
                 self.sketch.shape(second)
             ));
         }
+        let first = self.grown(step, first, second)?;
         let draft = self.add(step, Layer::Product, vec![first, second])?;
         Ok(self.ordered(draft, &large))
+    }
+
+    /// The first factor, its one place repeated where the second has rows and columns.
+    fn grown(&mut self, step: &Step<'a>, first: usize, second: usize) -> Result<usize, String> {
+        let (one, other) = (self.sketch.shape(first), self.sketch.shape(second));
+        let one_place = (one.height, one.width) == (1, 1) && other.channels == 1;
+        if !one_place || (other.height, other.width) == (1, 1) {
+            return Ok(first);
+        }
+        let layer = Layer::Resize(Resize { height: other.height, width: other.width });
+        let name = self.sketch.name("", layer.kind());
+        self.layer(name, layer, vec![first], &step.place(self.file))
     }
 }
 

@@ -18,6 +18,9 @@ pub(super) enum Bias {
     Own,
     /// An export has made it: `onnx::Conv_193`, or `conv.weight_bias`.
     Folded,
+    /// It is the module's own, and a normalisation is folded into it: the result is called as that of `batch_norm` is by
+    /// PyTorch's exporter, which takes the first of several with `getitem`.
+    Both,
     /// Nothing: the file's names have no such form.
     Unknown,
 }
@@ -46,9 +49,16 @@ const CURE: &str =
 impl<'a> Import<'_, 'a> {
     /// Remembers what is known of the bias of a convolution.
     pub(super) fn remember_bias(&mut self, step: &Step<'a>, draft: usize) {
-        if let (Some(weight), Some(bias)) = (step.input(1), step.input(2)) {
-            let bias = bias_of(weight, bias);
-            self.biases.push((draft, bias));
+        let of_norm = step.outputs.first().is_some_and(|output| output.starts_with("getitem"));
+        let bias = match (step.input(1), step.input(2)) {
+            (Some(weight), Some(bias)) => Some(bias_of(weight, bias)),
+            _ => None,
+        };
+        match bias {
+            Some(Bias::Own) if of_norm => self.biases.push((draft, Bias::Both)),
+            None if of_norm => self.biases.push((draft, Bias::Folded)),
+            Some(bias) => self.biases.push((draft, bias)),
+            None => {}
         }
     }
 
@@ -132,7 +142,7 @@ impl<'a> Import<'_, 'a> {
             let used = self.biases.iter().filter(|(draft, bias)| *bias == wanted && drafts[*draft].is_some());
             used.map(|(draft, _)| *draft).collect::<Vec<_>>()
         };
-        let by_name = of(Bias::Folded);
+        let by_name = [of(Bias::Folded), of(Bias::Both)].concat();
         if !by_name.is_empty() {
             return (by_name, true);
         }
@@ -180,13 +190,15 @@ impl<'a> Import<'_, 'a> {
         if !unfold {
             if by_name {
                 self.note(&format!(
-                    "batch normalisation is folded into {count} of {convolutions} convolutions, as the names of their weights and \
-                     biases show: training would take longer and more memory; {CURE}, or write {file}:unfold to restore it"
+                    "batch normalisation is folded into {count} of {convolutions} convolutions, as the names of their weights, \
+                     biases or results show: training would take longer and more memory; {CURE}, or write {file}:unfold, or ask \
+                     for the setting unfold, to restore it"
                 ));
             } else if count > 1 || (count == 1 && convolutions == 1) {
                 self.note(&format!(
                     "all {convolutions} convolutions have biases and there is no normalisation: if it was folded away in an \
-                     export in eval mode, training would take longer and more memory; {CURE}, or write {file}:unfold to restore it"
+                     export in eval mode, training would take longer and more memory; {CURE}, or write {file}:unfold, or ask for \
+                     the setting unfold, to restore it"
                 ));
             }
             return Ok(drafts);
@@ -196,23 +208,27 @@ impl<'a> Import<'_, 'a> {
             return Err(InputError::new(file, "unfold", message));
         }
         self.note(&format!("batch normalisation is restored behind {count} of {convolutions} convolutions"));
-        let restored: Vec<usize> = found.iter().filter_map(|draft| places[*draft]).collect();
-        Ok(restore(drafts, &restored))
+        let place = |draft: &usize| places[*draft];
+        let restored: Vec<usize> = found.iter().filter_map(place).collect();
+        let both = self.biases.iter().filter(|(_, bias)| *bias == Bias::Both).map(|(draft, _)| draft);
+        let biased: Vec<usize> = both.filter_map(place).collect();
+        Ok(restore(drafts, &restored, &biased))
     }
 }
 
-/// The layers with a batch normalisation behind each of `convolutions` in place of its bias.
-fn restore(drafts: Vec<Draft>, convolutions: &[usize]) -> Vec<Draft> {
+/// The layers with a batch normalisation behind each of `convolutions` in place of its bias, or beside it for the `biased`.
+fn restore(drafts: Vec<Draft>, convolutions: &[usize], biased: &[usize]) -> Vec<Draft> {
     let mut places = vec![0; drafts.len()];
     let mut all: Vec<Draft> = Vec::with_capacity(drafts.len() + convolutions.len());
     for (index, mut draft) in drafts.into_iter().enumerate() {
         draft.inputs.iter_mut().for_each(|input| *input = places[*input]);
         places[index] = all.len();
         let plain = convolutions.contains(&index).then(|| draft.layer.rule().without_bias()).flatten();
-        let Some((layer, _)) = plain else {
+        let Some((plain, _)) = plain else {
             all.push(draft);
             continue;
         };
+        let layer = if biased.contains(&index) { draft.layer.clone() } else { plain };
         let norm = Draft {
             name: format!("{}.norm", draft.name),
             layer: Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 }),

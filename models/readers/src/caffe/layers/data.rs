@@ -13,6 +13,8 @@ enum Kind {
     Size,
     Number,
     Choice,
+    /// A number, text or message of a fork that the shape and number of samples do not depend on.
+    Any,
     Word(&'static [&'static str]),
 }
 
@@ -31,7 +33,28 @@ const TRANSFORM: Fields =
 const MESSAGES: &[(&str, &[Fields])] = &[
     (
         "transform_param",
-        &[TRANSFORM, &[("mean_value", Kind::Number), ("force_color", Kind::Choice), ("force_gray", Kind::Choice)]],
+        &[
+            TRANSFORM,
+            &[("mean_value", Kind::Number), ("force_color", Kind::Choice), ("force_gray", Kind::Choice)],
+            &[
+                ("allow_upscale", Kind::Any),
+                ("forward_packing", Kind::Any),
+                ("horizontal_stretch_lower", Kind::Any),
+                ("horizontal_stretch_upper", Kind::Any),
+                ("img_rand_resize_lower", Kind::Any),
+                ("img_rand_resize_upper", Kind::Any),
+                ("interpolation_algo_down", Kind::Any),
+                ("interpolation_algo_up", Kind::Any),
+                ("rand_resize_ratio_lower", Kind::Any),
+                ("rand_resize_ratio_upper", Kind::Any),
+                ("random_aspect_ratio_param", Kind::Any),
+                ("random_resize_param", Kind::Any),
+                ("random_seed", Kind::Any),
+                ("use_gpu_transform", Kind::Any),
+                ("vertical_stretch_lower", Kind::Any),
+                ("vertical_stretch_upper", Kind::Any),
+            ],
+        ],
     ),
     (
         "data_param",
@@ -42,6 +65,11 @@ const MESSAGES: &[(&str, &[Fields])] = &[
                 ("backend", Kind::Word(&["LEVELDB", "LMDB", "0", "1"])),
                 ("force_encoded_color", Kind::Choice),
                 ("prefetch", Kind::Size),
+                ("cache", Kind::Any),
+                ("parser_threads", Kind::Any),
+                ("precache", Kind::Any),
+                ("shuffle", Kind::Any),
+                ("threads", Kind::Any),
             ],
         ],
     ),
@@ -56,9 +84,13 @@ const MESSAGES: &[(&str, &[Fields])] = &[
                 ("new_width", Kind::Size),
                 ("is_color", Kind::Choice),
                 ("root_folder", Kind::Text),
+                ("cache", Kind::Any),
+                ("precache", Kind::Any),
+                ("threads", Kind::Any),
             ],
         ],
     ),
+    ("hdf5_data_param", &[&[("source", Kind::Text), ("batch_size", Kind::Size), ("shuffle", Kind::Choice)]]),
     (
         "memory_data_param",
         &[&[("batch_size", Kind::Size), ("channels", Kind::Size), ("height", Kind::Size), ("width", Kind::Size)]],
@@ -89,6 +121,7 @@ pub(in super::super) fn check(layer: &Message<'_>) -> Result<(), InputError> {
 
 fn check_value(field: &Field<'_>, kind: Kind) -> Result<(), InputError> {
     match kind {
+        Kind::Any => Ok(()),
         Kind::Text => field.text().map(drop),
         Kind::Size => field.size().map(drop),
         Kind::Number => field.number().map(drop),

@@ -16,7 +16,16 @@ pub(in super::super) fn ignored<'m, 'a>(kind: &str, layer: &'m Message<'a>) -> R
     let kinds = || KINDS.iter().filter_map(|kind| kind.caffe.as_ref());
     let own = kinds().find(|known| known.types.contains(&kind)).map_or(&[][..], |known| known.own);
     let by_data = |name: &str| is_data(kind) && data::reads(name);
-    let read = |name: &str| own.contains(&name) || by_data(name) || kind == "Input" && name == "input_param";
+    let by_type = [
+        ("Input", "input_param"),
+        ("DummyData", "dummy_data_param"),
+        ("DUMMY_DATA", "dummy_data_param"),
+        ("Reshape", "reshape_param"),
+        ("RESHAPE", "reshape_param"),
+        ("Slice", "slice_param"),
+        ("SLICE", "slice_param"),
+    ];
+    let read = |name: &str| own.contains(&name) || by_data(name) || by_type.contains(&(kind, name));
     let others = layer.fields().iter().filter(|field| OTHERS.contains(&field.name) && !read(field.name));
     let mut found: Vec<&Field<'a>> = others.collect();
     for field in &found {

@@ -220,6 +220,49 @@ fn images_are_resized_by_factors_or_sizes() {
     refused(writer, "y", "only rows and columns can be resized");
 }
 
+/// Operators in the form of opsets 9 to 12: sizes in attributes or as inputs, a softmax over the dimensions behind its axis.
+#[test]
+fn older_forms_are_read() {
+    for opset in 9..=12 {
+        let mut writer = image();
+        writer.numbers("factors", &[4], &[1.0, 1.0, 2.0, 2.0]);
+        writer.integers("one", &[1]);
+        writer.integers("pads", &[0, 0, 1, 1, 0, 0, 1, 1]);
+        writer.number("least", 0.0);
+        writer.number("most", 6.0);
+        writer.integers("apart", &[2, 2, 4, 1, 1]);
+        writer.integers("flat", &[2, 8, 1, 1]);
+        match opset {
+            9 => writer.node("Upsample", "", &["x", "factors"], &["u"], &[("mode=nearest", &[])]),
+            10 => writer.node("Resize", "", &["x", "factors"], &["u"], &[("mode=nearest", &[])]),
+            _ => writer.node("Resize", "", &["x", "", "factors"], &["u"], &[("mode=nearest", &[])]),
+        }
+        match opset {
+            9 | 10 => {
+                writer.node("Pad", "", &["u"], &["p"], &[("mode=constant", &[]), ("pads", &[0, 0, 1, 1, 0, 0, 1, 1])])
+            }
+            _ => writer.node("Pad", "", &["u", "pads"], &["p"], &[("mode=constant", &[])]),
+        }
+        match opset {
+            9 | 10 => writer.node("Max", "", &["p", "least"], &["c"], &[]),
+            _ => writer.node("Clip", "", &["p", "least", "most"], &["c"], &[]),
+        }
+        writer.node("GlobalAveragePool", "", &["c"], &["g"], &[]);
+        writer.node("Reshape", "", &["g", "apart"], &["r"], &[]);
+        writer.node("Softmax", "", &["r"], &["s"], &[("axis", &[1])]);
+        writer.node("Reshape", "", &["s", "flat"], &["y"], &[]);
+        let error = parse("net.onnx", &writer.model_of("y", opset), false, crate::zoo::biased);
+        // Before opset 13 this softmax is over all of the sample.
+        assert!(error.expect_err("a softmax over more").message.contains("over parts of the channels"));
+        writer.node("Softmax", "", &["g"], &["t"], &[("axis", &[1])]);
+        writer.node("Relu", "", &["t"], &["z"], &[]);
+        let model = parse("net.onnx", &writer.model_of("z", opset), false, crate::zoo::biased).expect("a model");
+        let kinds: Vec<&str> = model.layers().iter().map(|node| node.layer.kind()).collect();
+        let bounded = if opset < 11 { "relu" } else { "relu6" };
+        assert_eq!(kinds[1..6], ["resize", "border", bounded, "global_pool", "softmax"], "opset {opset}");
+    }
+}
+
 #[test]
 fn differences_and_squares_are_layers() {
     let mut writer = image();

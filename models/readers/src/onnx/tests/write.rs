@@ -120,8 +120,13 @@ impl Writer {
 
     /// The file, with one output.
     pub(super) fn model(&self, output: &str) -> Vec<u8> {
+        self.model_of(output, 13)
+    }
+
+    /// The file in a version of the operators.
+    pub(super) fn model_of(&self, output: &str, opset: i64) -> Vec<u8> {
         let graph = [self.graph.clone(), bytes(12, &bytes(1, output.as_bytes()))].concat();
-        let opset = [bytes(1, b""), integer(2, 13)].concat();
+        let opset = [bytes(1, b""), integer(2, opset)].concat();
         [integer(1, 8), bytes(2, b"by hand"), bytes(7, &graph), bytes(8, &opset)].concat()
     }
 }
