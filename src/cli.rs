@@ -55,7 +55,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use lockstep_cuda::LibraryPlaces;
+use lockstep_cuda::LibraryFolders;
 use lockstep_measure::started::is_one_of_several;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::{Verbosity, print_line, print_refusal, set_verbosity};
@@ -254,7 +254,7 @@ fn search_first(folder: &Path) -> Result<(), InputError> {
         let cure = "is not a folder; name the one that holds libnvrtc.so.13, or leave the flag out";
         return Err(InputError::flag("cuda_libraries", folder.display().to_string(), cure));
     }
-    LibraryPlaces::name(folder);
+    LibraryFolders::name(folder);
     Ok(())
 }
 

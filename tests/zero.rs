@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockstep_data::Dataset;
 use lockstep_exec::{Arenas, RunOptions, run};
-use lockstep_models::memory::{Places, Reuse};
+use lockstep_models::memory::{ElementAddresses, Reuse};
 use lockstep_models::{Axis, Bucket, Job, Mesh, Program, StageCut, random_model};
 use lockstep_topology::Bytes;
 use proptest::prelude::*;
@@ -133,7 +133,7 @@ fn gradients_that_reuse_memory_change_no_bit() {
             (run.state_sha256, run.losses, run.parameters)
         };
         let (one, two) = (job("zero-1").program().unwrap(), job("zero-2").program().unwrap());
-        let elements = |reuse| Places::of_gradients(&two, (&two.roles[0], 0), reuse).elements();
+        let elements = |reuse| ElementAddresses::of_gradients(&two, (&two.roles[0], 0), reuse).elements();
         assert!(elements(Reuse::Nothing) as u64 >= model.parameter_elements());
         shared += u32::from(elements(Reuse::Full) < elements(Reuse::Nothing));
         let apart = train(&two, Reuse::Nothing);

@@ -31,7 +31,7 @@ pub use compute::Compute;
 pub use devices::{Cpus, Devices, Nulls};
 pub use groups::{GroupId, Groups};
 pub use null::Null;
-pub use pass::{Backward, Draw, Forward, Loss, Place, Spot};
+pub use pass::{Backward, Draw, Forward, Loss, Spot, TensorAddress};
 pub use staging::{Arrival, Staging};
 pub use storage::{Storage, Values};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::memory::BufferPlaces;
+use lockstep_models::memory::BufferAddresses;
 use lockstep_models::{Area, Buffer, Copy, Program, Role, SharedModels, Start, Stream};
 
 use crate::arena::Arena;
@@ -34,7 +34,7 @@ impl RankMemory {
         let program = setup.program;
         let role = &program.roles[program.role_of(rank)];
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
-        let places = BufferPlaces::of_role(program, (role, rank), setup.options.arenas.reuse);
+        let places = BufferAddresses::of_role(program, (role, rank), setup.options.arenas.reuse);
         let declared = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, rank) as usize);
         let declared = declared.collect();
         let (replica, server) = if trains {

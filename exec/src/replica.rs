@@ -11,12 +11,12 @@ mod values;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::memory::{BufferPlaces, Plan, Reads};
+use lockstep_models::memory::{BufferAddresses, Plan, Reads};
 use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Phase, Program, Role, SgdStep};
 
 use crate::device::cpu::Threads;
 use crate::device::{
-    Backward, Blueprint, Cpus, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, RankDevice, Spot,
+    Backward, Blueprint, Cpus, DeviceError, Devices, Draw, Forward, Loss, Mode, RankDevice, Spot, TensorAddress,
 };
 use crate::init;
 use crate::input::{Decoders, Feed};
@@ -58,7 +58,7 @@ pub struct Replica {
     context: usize,
     labels: Vec<u32>,
     /// The places of buffers.
-    places: BufferPlaces,
+    places: BufferAddresses,
     device: Box<dyn RankDevice>,
     feed: Feed,
 }
@@ -184,7 +184,7 @@ impl Replica {
     /// Reads what the previous task would have just written, so that a task timed alone runs as it does in a step.
     pub fn warm_inputs(&mut self, chain: usize, phase: Phase) {
         let of = &self.chains[chain];
-        let places: Vec<Place> = match phase {
+        let places: Vec<TensorAddress> = match phase {
             Phase::Forward => of.inputs.iter().map(|id| self.output(*id)).collect(),
             _ => vec![self.gradient(of.output)],
         };
@@ -209,17 +209,17 @@ impl Replica {
     }
 
     /// The place of a layer's output.
-    fn output(&self, id: LayerId) -> Place {
+    fn output(&self, id: LayerId) -> TensorAddress {
         match &self.plan.outputs[id.index()] {
-            _ if id == LayerId(0) => Place::Input,
-            Some(range) => Place::Arena(range.clone()),
-            None => Place::Nothing,
+            _ if id == LayerId(0) => TensorAddress::Input,
+            Some(range) => TensorAddress::Arena(range.clone()),
+            None => TensorAddress::Nothing,
         }
     }
 
     /// The place of the gradient of a layer's output.
-    fn gradient(&self, id: LayerId) -> Place {
-        self.plan.gradients[id.index()].clone().map_or(Place::Nothing, Place::Arena)
+    fn gradient(&self, id: LayerId) -> TensorAddress {
+        self.plan.gradients[id.index()].clone().map_or(TensorAddress::Nothing, TensorAddress::Arena)
     }
 
     fn spot(&self, area: Area) -> Spot {
@@ -254,9 +254,9 @@ impl Replica {
     pub fn forward(&mut self, chain: usize, mode: Mode) -> Result<Option<Loss>, DeviceError> {
         let of = &self.chains[chain];
         let place = |(index, id): (usize, &LayerId)| {
-            if of.in_place == Some(index) { Place::InPlace } else { self.output(*id) }
+            if of.in_place == Some(index) { TensorAddress::InPlace } else { self.output(*id) }
         };
-        let inputs: Vec<Place> = of.inputs.iter().enumerate().map(place).collect();
+        let inputs: Vec<TensorAddress> = of.inputs.iter().enumerate().map(place).collect();
         let (layer, offset) = of.draws;
         let draw = Draw { seed: self.seed, layer, first: 0, offset };
         let pass = Forward { chain, mode, draw, inputs: &inputs, output: self.output(of.output) };
@@ -288,13 +288,13 @@ impl Replica {
     pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) -> Result<(), DeviceError> {
         let of = &self.chains[chain];
         let needed = Reads::of(&self.model, &of.layers, phase);
-        let held = |wanted: bool, id: LayerId| if wanted { self.output(id) } else { Place::Nothing };
-        let inputs: Vec<Place> = of.inputs.iter().map(|id| held(needed.input, *id)).collect();
+        let held = |wanted: bool, id: LayerId| if wanted { self.output(id) } else { TensorAddress::Nothing };
+        let inputs: Vec<TensorAddress> = of.inputs.iter().map(|id| held(needed.input, *id)).collect();
         let gradient = |id: &LayerId| {
             let wanted = phase != Phase::BackwardWeight && self.plan.gradients[id.index()].is_some();
             wanted.then(|| (self.gradient(*id), self.written[self.context][id.index()]))
         };
-        let d_inputs: Vec<Option<(Place, bool)>> = of.inputs.iter().map(gradient).collect();
+        let d_inputs: Vec<Option<(TensorAddress, bool)>> = of.inputs.iter().map(gradient).collect();
         self.device.backward(&Backward {
             chain,
             inputs: &inputs,

@@ -24,7 +24,7 @@ use crate::{
     Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, Formula, LayerId, Layout, Mesh, Model, Optimizer, Pass,
     Stream,
 };
-use rules::{Placed, Rule};
+use rules::{Rule, TensorLayout};
 pub use table::{LayoutChange, LayoutRow};
 
 /// The tensor of an edge.
@@ -309,8 +309,8 @@ impl Graph {
         ))
     }
 
-    fn refusal(&self, rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError {
-        let list = |items: &[Placed]| {
+    fn refusal(&self, rule: Rule<'_>, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> LayoutError {
+        let list = |items: &[TensorLayout]| {
             items
                 .iter()
                 .map(|(of, layout)| format!("{} {layout}", self.tensor_name(*of)))
@@ -339,7 +339,7 @@ impl Graph {
     }
 }
 
-fn placed(tensors: &[(Tensor, Layout)], axis: Axis) -> Vec<Placed> {
+fn placed(tensors: &[(Tensor, Layout)], axis: Axis) -> Vec<TensorLayout> {
     distinct(tensors.iter().map(|(tensor, layout)| (*tensor, layout.on(axis))))
 }
 

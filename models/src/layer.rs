@@ -84,8 +84,8 @@ layers! {
     conv2d: Conv2d(Conv2d) [KIND] "Convolution.";
     dense: Dense(Dense) [KIND] "Fully connected.";
     batch_norm: BatchNorm(BatchNorm) [KIND] "Batch normalisation.";
-    scale: Scale(Scale) [KIND] "A factor and a summand per channel.";
-    bias: Bias [KIND] "A summand per channel.";
+    scale: Scale(Scale) [KIND] "A factor and a bias per channel.";
+    bias: Bias [KIND] "A bias per channel.";
     relu: Relu [KIND] "max(x, 0).";
     sigmoid: Sigmoid [KIND] "1 / (1 + e⁻ˣ).";
     tanh: Tanh [KIND] "(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).";
@@ -97,7 +97,7 @@ layers! {
     leaky_relu: LeakyRelu(LeakyRelu) [KIND] "x above 0, a constant slope below.";
     hard_sigmoid: HardSigmoid [KIND] "min(max(x/6 + 1/2, 0), 1).";
     hard_swish: HardSwish [KIND] "x · min(max(x/6 + 1/2, 0), 1).";
-    affine: Affine(Affine) [KIND] "A constant factor and a constant summand.";
+    affine: Affine(Affine) [KIND] "A constant factor and a constant shift.";
     layer_norm: LayerNorm(LayerNorm) [KIND] "Normalisation of each place over its channels.";
     group_norm: GroupNorm(GroupNorm) [KIND] "Normalisation of each sample over groups of its channels.";
     response_norm: ResponseNorm(ResponseNorm) [KIND] "Each channel scaled by its norm among all channels' norms.";

@@ -6,10 +6,10 @@
 
 mod activations;
 mod arrange;
-mod buffer_places;
+mod buffer_addresses;
+mod element_addresses;
 mod gradients;
 mod held;
-mod places;
 mod plan;
 mod weights;
 
@@ -18,9 +18,9 @@ use lockstep_topology::{Dtype, InputError};
 use crate::{Buffer, Op, Program, Role, TaskId};
 pub use activations::{Content, PlannedTensor, Reads, activations};
 pub use arrange::{Allocation, Arrangement, arrange, live_bytes};
-pub use buffer_places::BufferPlaces;
+pub use buffer_addresses::BufferAddresses;
+pub use element_addresses::ElementAddresses;
 pub use gradients::{GradientLife, lives};
-pub use places::Places;
 pub use plan::{Activations, Flattening, Plan, Reuse};
 
 /// The format in which plans are made.
@@ -33,7 +33,7 @@ const LINE_BYTES: u64 = 64;
 pub struct Memory {
     /// Learnable parameters, and batch norm's running statistics.
     pub weights: u64,
-    /// Their gradients as [`Places::of_gradients`] lays them out; on a server the sums that it makes.
+    /// Their gradients as [`ElementAddresses::of_gradients`] lays them out; on a server the sums that it makes.
     pub gradients: u64,
     /// What the optimizer keeps for each parameter.
     pub optimizer: u64,
@@ -61,7 +61,7 @@ impl Memory {
         let role = &program.roles[role];
         let model = &program.model;
         let communication = in_flight(program, role)?;
-        let places = BufferPlaces::of_role(program, (role, role.ranks.first()), Reuse::Full);
+        let places = BufferAddresses::of_role(program, (role, role.ranks.first()), Reuse::Full);
         let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
         let [parameters, gathered, gradients, momentum] =
             buffers.map(|buffer| program.dtype(buffer).bytes(places.of(buffer).elements() as u64));

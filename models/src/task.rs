@@ -226,7 +226,7 @@ pub enum Op {
     Schedule(Arc<StageOrder>),
     /// A collective with other ranks.
     Exchange(Exchange),
-    /// Moves elements inside the rank's memory: all ranks from the same area to the same area, each its own rows.
+    /// Copies areas inside the rank's memory: each rank has areas of its own, by its coordinate.
     Copy(ByCoordinate<Copy>),
     /// Moves samples between the memory of a rank that keeps a part of them and messages (Kumar et al. 2018 §4.1).
     Samples {

@@ -20,7 +20,7 @@ const FEW: usize = 8;
 
 /// The position of the earliest event.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct EventIndex {
     time: u64,
     slot: u32,
     index: u32,
@@ -51,7 +51,7 @@ pub struct Events<E> {
     base: u64,
     /// The time of the last event taken out.
     last: u64,
-    first: Option<Place>,
+    first: Option<EventIndex>,
     live: usize,
     /// An emptied slot, kept for its allocation.
     spare: Vec<(u64, E)>,
@@ -85,7 +85,7 @@ impl<E: Copy> Events<E> {
         let time = time.0.max(self.last);
         let (slot, index) = self.put(time, event);
         if self.live == 0 || self.first.is_some_and(|first| time < first.time) {
-            self.first = Some(Place { time, slot, index });
+            self.first = Some(EventIndex { time, slot, index });
         }
         self.live += 1;
     }
@@ -122,7 +122,7 @@ impl<E: Copy> Events<E> {
         let (time, event) = slot.remove(place.index as usize);
         // Equal times are in order of insertion, so the next of them is the next one behind.
         let next = slot[place.index as usize..].iter().position(|(other, _)| *other == time);
-        self.first = next.map(|behind| Place { index: place.index + behind as u32, ..place });
+        self.first = next.map(|behind| EventIndex { index: place.index + behind as u32, ..place });
         if slot.is_empty() {
             self.filled[place.slot as usize / SLOTS] &= !(1 << (place.slot as usize % SLOTS));
         }
@@ -176,7 +176,7 @@ impl<E: Copy> Events<E> {
 
     /// Finds the earliest event.
     #[inline]
-    fn find(&mut self) -> Option<Place> {
+    fn find(&mut self) -> Option<EventIndex> {
         if self.first.is_none() && self.live > 0 {
             self.first = self.search();
         }
@@ -184,7 +184,7 @@ impl<E: Copy> Events<E> {
     }
 
     /// Searches the earliest event: it is in the first non-empty slot of the lowest such level.
-    fn search(&self) -> Option<Place> {
+    fn search(&self) -> Option<EventIndex> {
         let level = self.filled.iter().position(|filled| *filled != 0)?;
         let slot = level * SLOTS + self.filled[level].trailing_zeros() as usize;
         let (mut time, mut index) = (u64::MAX, 0);
@@ -193,11 +193,11 @@ impl<E: Copy> Events<E> {
                 (time, index) = (*other, at);
             }
         }
-        Some(Place { time: self.slots[slot][index].0, slot: slot as u32, index: index as u32 })
+        Some(EventIndex { time: self.slots[slot][index].0, slot: slot as u32, index: index as u32 })
     }
 
     /// Moves the base to the earliest event, and those in its slot to the levels below.
-    fn spread(&mut self, place: Place) {
+    fn spread(&mut self, place: EventIndex) {
         let spare = std::mem::take(&mut self.spare);
         let mut crowd = std::mem::replace(&mut self.slots[place.slot as usize], spare);
         self.filled[place.slot as usize / SLOTS] &= !(1 << (place.slot as usize % SLOTS));

@@ -16,7 +16,7 @@ pub struct Noise {
 
 /// The position of a rank in the trace: which core's record, and from where it is played.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct TracePosition {
     core: Option<usize>,
     offset_s: f64,
 }
@@ -30,17 +30,17 @@ impl Noise {
 
     /// The position of the rank that is the `index`-th of the `ranks` on device number `device`, in one of
     /// several trials.
-    pub(crate) fn place(&self, trial: u32, device: u32, index: u32, ranks: u32) -> Place {
+    pub(crate) fn place(&self, trial: u32, device: u32, index: u32, ranks: u32) -> TracePosition {
         let core = (ranks > 1).then(|| index as usize % self.trace.together.len());
         let length = self.slices(core).len() as f64 * self.trace.slice_s;
         // 53 random bits, the most that an f64 below 1 holds.
         let share =
             (mix(self.seed ^ mix(u64::from(trial) << 32 | u64::from(device))) >> 11) as f64 / (1u64 << 53) as f64;
-        Place { core, offset_s: share * length }
+        TracePosition { core, offset_s: share * length }
     }
 
     /// How long `work` seconds take from `now_s` on.
-    pub(crate) fn seconds(&self, place: Place, now_s: f64, work: f64) -> f64 {
+    pub(crate) fn seconds(&self, place: TracePosition, now_s: f64, work: f64) -> f64 {
         let (slices, slice_s) = (self.slices(place.core), self.trace.slice_s);
         let start = (place.offset_s + now_s) / slice_s;
         let whole = start.floor();
@@ -89,11 +89,11 @@ mod tests {
     fn by_hand() {
         // From 0.5 s on: half a slice at 2, a slice at 1, half a slice at 4 (the trace restarts after three).
         let noise = noise(vec![2.0, 1.0, 4.0]);
-        let place = Place { core: None, offset_s: 0.0 };
+        let place = TracePosition { core: None, offset_s: 0.0 };
         assert_eq!(noise.seconds(place, 0.5, 2.0), 0.5 * 2.0 + 1.0 + 0.5 * 4.0);
         assert_eq!(noise.seconds(place, 2.0, 2.0), 4.0 + 2.0);
         assert_eq!(noise.seconds(place, 0.25, 0.5), 1.0);
-        assert_eq!(noise.seconds(Place { core: Some(1), offset_s: 0.0 }, 0.5, 2.0), 2.0);
+        assert_eq!(noise.seconds(TracePosition { core: Some(1), offset_s: 0.0 }, 0.5, 2.0), 2.0);
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         #[test]
         fn pieces_add_up(slices in prop::collection::vec(0.5f32..3.0, 1..9), start in 0.0..20.0f64, a in 0.0..5.0f64, b in 0.0..5.0f64) {
             let noise = noise(slices);
-            let place = Place { core: None, offset_s: 0.0 };
+            let place = TracePosition { core: None, offset_s: 0.0 };
             let whole = noise.seconds(place, start, a + b);
             let parts = noise.seconds(place, start, a) + noise.seconds(place, start + a, b);
             prop_assert!((whole - parts).abs() < 1e-9, "{whole} {parts}");

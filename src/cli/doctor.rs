@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use lockstep_cuda::{LibraryPlaces, probe};
+use lockstep_cuda::{LibraryFolders, probe};
 use lockstep_exec::Instructions;
 use lockstep_lab::{find_program, tools};
 use lockstep_measure::job_hosts::job_hosts;
@@ -157,7 +157,7 @@ fn direct_messages(mpirun: &Path) -> &'static str {
 }
 
 fn cuda() -> CheckRow {
-    match probe(&LibraryPlaces::usual()) {
+    match probe(&LibraryFolders::usual()) {
         Ok(machine) => {
             let gpus: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
             ok("cuda", gpus.join(", "))

@@ -1,7 +1,7 @@
 //! Runs `lockstep exec devices`: lists what runs can compute on, and why something else cannot be used.
 
 use clap::Args;
-use lockstep_cuda::{Gpu, LibraryPlaces, LoadedLibrary, Missing, probe};
+use lockstep_cuda::{Gpu, LibraryFolders, LoadedLibrary, Missing, probe};
 use lockstep_measure::host::HostInfo;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
@@ -22,7 +22,7 @@ impl Devices {
     pub(super) fn run(self) -> Result<(), Failure> {
         let host = HostInfo::find();
         let mut rows = vec![CheckRow::ok("cpu", format!("{}, {} cores for this process", host.cpu, host.cores))];
-        let (found, missing, gpus, devices) = match probe(&LibraryPlaces::usual()) {
+        let (found, missing, gpus, devices) = match probe(&LibraryFolders::usual()) {
             Ok(machine) => (machine.found, machine.missing, machine.gpus, None),
             Err(unavailable) => (unavailable.found, unavailable.missing, Vec::new(), unavailable.devices),
         };

@@ -39,8 +39,8 @@ pub(super) fn cable_rows(plan: &LabPlan) -> Vec<CableRow> {
         from: from.name.clone(),
         to: to.name.clone(),
         address: match from.place {
-            lockstep_lab::LabPlace::Host(host) => plan.hosts[host].address.to_string(),
-            lockstep_lab::LabPlace::Switch(_) => String::new(),
+            lockstep_lab::LabNode::Host(host) => plan.hosts[host].address.to_string(),
+            lockstep_lab::LabNode::Switch(_) => String::new(),
         },
         line_mbit_per_s: from.rate.line_bit_per_s * 1e-6,
         payload_mbit_per_s: from.rate.payload_bit_per_s() * 1e-6,

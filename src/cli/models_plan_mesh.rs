@@ -19,9 +19,9 @@ pub(super) enum List {
 }
 
 /// Ranks on a cluster, if one is given.
-struct Placed<'a>(Option<(&'a Cluster, Placement)>);
+struct OnCluster<'a>(Option<(&'a Cluster, Placement)>);
 
-impl Placed<'_> {
+impl OnCluster<'_> {
     fn host(&self, rank: u32) -> Option<String> {
         let (cluster, placement) = self.0.as_ref()?;
         // A switch between hosts belongs to none.
@@ -45,7 +45,7 @@ pub(super) fn run(job: &Job, cluster: Option<&Cluster>, list: List, format: Form
         let placed = placed.and_switches(cluster, &job.algorithm.joined(ranks), &job.algorithm)?;
         Ok::<_, InputError>((cluster, placed))
     };
-    let placed = Placed(cluster.map(placed).transpose()?);
+    let placed = OnCluster(cluster.map(placed).transpose()?);
     let mut job = job.clone();
     if let Some((_, placement)) = &placed.0 {
         job.node_sizes = Some(placement.node_sizes(&placement.all().collect::<Vec<_>>()));
@@ -67,7 +67,7 @@ pub(super) fn run(job: &Job, cluster: Option<&Cluster>, list: List, format: Form
     }
 }
 
-fn rank_row(program: &Program, placed: &Placed<'_>, rank: u32) -> RankRow {
+fn rank_row(program: &Program, placed: &OnCluster<'_>, rank: u32) -> RankRow {
     let mesh = &program.mesh;
     let each = |of: &dyn Fn(Axis) -> String| mesh.outer_first().map(of).collect::<Vec<_>>();
     let group = |axis: Axis| AxisSet::of(&[axis]);
@@ -86,7 +86,7 @@ fn rank_row(program: &Program, placed: &Placed<'_>, rank: u32) -> RankRow {
 }
 
 /// The exchanges of a step, with those of one kind in one row; each column is from the role in which it is largest.
-fn transitions(program: &Program, placed: &Placed<'_>) -> Result<Vec<TransitionRow>, InputError> {
+fn transitions(program: &Program, placed: &OnCluster<'_>) -> Result<Vec<TransitionRow>, InputError> {
     let mut rows: Vec<TransitionRow> = Vec::new();
     for role in &program.roles {
         let mut own: Vec<TransitionRow> = Vec::new();
@@ -132,7 +132,7 @@ fn add(rows: &mut Vec<TransitionRow>, row: TransitionRow, both: fn(u64, u64) -> 
 }
 
 /// The most hosts over which a group of an exchange is spread.
-fn hosts(program: &Program, exchange: &Exchange, placed: &Placed<'_>) -> Option<u32> {
+fn hosts(program: &Program, exchange: &Exchange, placed: &OnCluster<'_>) -> Option<u32> {
     placed.0.as_ref()?;
     let of_group = |number: u32| {
         let hosts: BTreeSet<_> = program.group(exchange, number).iter().filter_map(|rank| placed.host(rank)).collect();

@@ -132,7 +132,7 @@ pub(crate) fn packed(input: &[u8]) -> bool {
     let read = |bytes: &[u8]| {
         let header = Header::decode(bytes, bytes.len() as u64)?;
         let entries = header.entries(&bytes[header.index as usize..])?;
-        header.figures(bytes)?;
+        header.normalisation(bytes)?;
         let inside = |entry: &IndexEntry| !bytes[entry.offset as usize..][..entry.length as usize].is_empty();
         assert!(entries.iter().all(inside), "samples have bytes");
         Ok::<(), String>(())

@@ -91,7 +91,7 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
         case "hard_swish":
             return lambda xs, *_: functional.hardswish(xs[0])
         case "affine":
-            return lambda xs, *_: layer["factor"] * xs[0] + layer["summand"]
+            return lambda xs, *_: layer["factor"] * xs[0] + layer["shift"]
         case "layer_norm":
             return lambda xs, ps, *_: functional.layer_norm(
                 xs[0].permute(0, 2, 3, 1), xs[0].shape[1:2], *ps, eps=layer["epsilon"]

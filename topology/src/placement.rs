@@ -60,7 +60,7 @@ pub struct Placement {
 }
 
 /// A device with the number of ranks that it takes without sharing a core or itself.
-struct Place {
+struct DeviceSlots {
     device: DeviceId,
     slots: u32,
     most: u64,
@@ -192,7 +192,7 @@ fn on_gpus(cluster: &Cluster, limits: Limits) -> bool {
     !limits.on_cpus && cluster.devices().iter().any(|device| matches!(device.kind, DeviceKind::Gpu(_)))
 }
 
-fn places(cluster: &Cluster, limits: Limits) -> Vec<Place> {
+fn places(cluster: &Cluster, limits: Limits) -> Vec<DeviceSlots> {
     let on_gpus = on_gpus(cluster, limits);
     let place = |device: &crate::cluster::Device| {
         let (slots, each) = match &device.kind {
@@ -200,19 +200,19 @@ fn places(cluster: &Cluster, limits: Limits) -> Vec<Place> {
             DeviceKind::Gpu(_) if on_gpus => (1, limits.ranks_per_gpu),
             _ => return None,
         };
-        Some(Place { device: device.id, slots, most: u64::from(slots) * u64::from(each) })
+        Some(DeviceSlots { device: device.id, slots, most: u64::from(slots) * u64::from(each) })
     };
     cluster.devices().iter().filter_map(place).collect()
 }
 
 /// Ranks per slot that every place has in full, and how many ranks are left for one more.
-fn levels(places: &[Place], ranks: u32) -> (u32, u64) {
+fn levels(places: &[DeviceSlots], ranks: u32) -> (u32, u64) {
     let slots: u64 = places.iter().map(|place| u64::from(place.slots)).sum();
     ((u64::from(ranks) / slots) as u32, u64::from(ranks) % slots)
 }
 
 /// Place by place; the remainder when all slots are equally full goes to the first.
-fn pack(places: &[Place], ranks: u32) -> Vec<DeviceId> {
+fn pack(places: &[DeviceSlots], ranks: u32) -> Vec<DeviceId> {
     let (full, mut left) = levels(places, ranks);
     let mut devices = Vec::with_capacity(ranks as usize);
     for place in places {
@@ -225,18 +225,18 @@ fn pack(places: &[Place], ranks: u32) -> Vec<DeviceId> {
 }
 
 /// How many ranks fit.
-fn most(places: &[Place]) -> u64 {
+fn most(places: &[DeviceSlots]) -> u64 {
     places.iter().map(|place| place.most).sum()
 }
 
 /// The places of each host.
-fn of_hosts<'a>(cluster: &'a Cluster, places: &'a [Place]) -> impl Iterator<Item = &'a [Place]> {
-    let host = |place: &Place| cluster.devices()[place.device.0 as usize].host;
+fn of_hosts<'a>(cluster: &'a Cluster, places: &'a [DeviceSlots]) -> impl Iterator<Item = &'a [DeviceSlots]> {
+    let host = |place: &DeviceSlots| cluster.devices()[place.device.0 as usize].host;
     places.chunk_by(move |a, b| host(a) == host(b))
 }
 
 /// Host by host, `each` on one as long as it has slots for them.
-fn per_host(cluster: &Cluster, places: &[Place], ranks: u32, each: u32) -> Vec<DeviceId> {
+fn per_host(cluster: &Cluster, places: &[DeviceSlots], ranks: u32, each: u32) -> Vec<DeviceId> {
     let mut devices = Vec::with_capacity(ranks as usize);
     for host in of_hosts(cluster, places) {
         let left = u64::from(ranks) - devices.len() as u64;
@@ -247,7 +247,7 @@ fn per_host(cluster: &Cluster, places: &[Place], ranks: u32, each: u32) -> Vec<D
 
 /// Round-robin over the hosts, and in each round over their devices, as long as slots are free; then again
 /// from the start.
-fn scatter(cluster: &Cluster, places: &[Place], ranks: u32) -> Vec<DeviceId> {
+fn scatter(cluster: &Cluster, places: &[DeviceSlots], ranks: u32) -> Vec<DeviceId> {
     // For each host, the order in which its slots of one level are taken: a slot of each device in turn.
     let mut hosts: Vec<Vec<DeviceId>> = Vec::new();
     for places in of_hosts(cluster, places) {

@@ -2,17 +2,17 @@
 //!
 //! [`ChainKernel`] is the counterpart of the CPU's kernel: it accepts the same chains, and its passes compute the same
 //! values within rounding. State kept from a forward to a backward pass (places of maxima, a dropout's mask, a batch's
-//! statistics) has memory of its own, allocated once from a [`Space`]; temporaries of a pass are in scratch, which all
+//! statistics) has memory of its own, allocated once from an [`Allocator`]; temporaries of a pass are in scratch, which all
 //! kernels of a stream share.
 //!
 //! ```
 //! use lockstep_exec::device::cpu::{ChainLayer, Mode};
-//! use lockstep_cuda::layers::{ChainKernel, ForwardPass, PassGradients, Space, TensorForm};
+//! use lockstep_cuda::layers::{ChainKernel, ForwardPass, PassGradients, Allocator, TensorForm};
 //! use lockstep_cuda::{Command, View, ViewMut};
 //! use lockstep_models::{Dense, Layer, Shape};
 //!
 //! struct Bump(u64);
-//! impl Space for Bump {
+//! impl Allocator for Bump {
 //!     fn take(&mut self, bytes: u64) -> u64 {
 //!         let address = self.0;
 //!         self.0 += bytes.next_multiple_of(256);
@@ -39,6 +39,7 @@
 //! ```
 
 mod curve;
+mod gradients;
 mod head;
 mod image;
 mod joining;
@@ -46,8 +47,7 @@ mod kernel;
 mod loss;
 mod pass;
 mod script;
-mod slopes;
-mod turning;
+mod transposition;
 mod weights;
 
 use super::Activation;
@@ -57,8 +57,8 @@ use head::{Head, Wanted};
 pub use joining::Pending;
 pub use kernel::ChainKernel;
 pub use loss::CrossEntropyKernels;
-pub use pass::{ForwardPass, PassGradients, Space, TensorForm};
-pub use turning::arrange;
+pub use pass::{Allocator, ForwardPass, PassGradients, TensorForm};
+pub use transposition::arrange;
 
 /// Declares the modules of layers, each with a function that makes its head and with its own kernels.
 macro_rules! layers {

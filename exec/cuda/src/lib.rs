@@ -39,7 +39,7 @@ pub use argument::{Activation, Argument, Bf16, Element, Scalar, TensorArgument, 
 pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply};
 pub use geometry::{BLOCK, BlockParts, Geometry, WARP};
 pub use kernel::{KernelCall, KernelEntry, KernelLaunch, SourceUnit};
-pub use libraries::{LibraryPlaces, LoadedLibrary, Missing, NvidiaLibrary};
+pub use libraries::{LibraryFolders, LoadedLibrary, Missing, NvidiaLibrary};
 pub use nvrtc::{CompileError, Nvrtc};
 pub use pictures::{picture_word_count, picture_words};
 pub use probe::{Gpu, Machine, Unavailable, probe};

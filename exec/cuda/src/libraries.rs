@@ -103,7 +103,7 @@ impl fmt::Display for Missing {
 
 /// Folders in which libraries are searched, some before and some after the loader's own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LibraryPlaces {
+pub struct LibraryFolders {
     before: Vec<PathBuf>,
     after: Vec<PathBuf>,
     /// Places that are not searched, with the reason.
@@ -126,8 +126,8 @@ const USUAL: [&str; 6] = [
     "/usr/lib/aarch64-linux-gnu",
 ];
 
-impl LibraryPlaces {
-    /// From now on [`LibraryPlaces::usual`] searches `folder` before all others. Only the first call counts.
+impl LibraryFolders {
+    /// From now on [`LibraryFolders::usual`] searches `folder` before all others. Only the first call counts.
     ///
     /// It holds the libraries, or is a Python environment in which NVIDIA's packages are installed.
     pub fn name(folder: &Path) {
@@ -135,8 +135,9 @@ impl LibraryPlaces {
     }
 
     /// The named folder, the loader's path, the usual folders, and the Python environment that is activated.
-    pub fn usual() -> LibraryPlaces {
-        let mut places = LibraryPlaces { after: USUAL.iter().map(PathBuf::from).collect(), ..LibraryPlaces::default() };
+    pub fn usual() -> LibraryFolders {
+        let mut places =
+            LibraryFolders { after: USUAL.iter().map(PathBuf::from).collect(), ..LibraryFolders::default() };
         if let Some(named) = NAMED.get() {
             places.before.push(named.clone());
             places.before.extend(packages(named));
@@ -145,7 +146,7 @@ impl LibraryPlaces {
     }
 
     /// Searches the activated Python environment, if its path does not depend on the present folder.
-    fn with_activated(mut self, environment: Option<&Path>) -> LibraryPlaces {
+    fn with_activated(mut self, environment: Option<&Path>) -> LibraryFolders {
         match environment {
             Some(folder) if folder.is_absolute() => self.with_python(folder),
             Some(folder) if !folder.as_os_str().is_empty() => {
@@ -158,14 +159,14 @@ impl LibraryPlaces {
 
     /// Searches `folder` before all others.
     #[must_use]
-    pub fn with(mut self, folder: &Path) -> LibraryPlaces {
+    pub fn with(mut self, folder: &Path) -> LibraryFolders {
         self.before.insert(0, folder.to_owned());
         self
     }
 
     /// Searches NVIDIA's packages in a Python environment, after all others.
     #[must_use]
-    pub fn with_python(mut self, environment: &Path) -> LibraryPlaces {
+    pub fn with_python(mut self, environment: &Path) -> LibraryFolders {
         self.after.extend(packages(environment));
         self
     }
@@ -190,7 +191,7 @@ fn folders(of: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// It is not found, or cannot be loaded.
-pub(super) fn load(library: NvidiaLibrary, places: &LibraryPlaces) -> Result<LoadedLibrary, Missing> {
+pub(super) fn load(library: NvidiaLibrary, places: &LibraryFolders) -> Result<LoadedLibrary, Missing> {
     let mut tried = Vec::new();
     let inside = |folder: &PathBuf| folder.join(library.file());
     let before = places.before.iter().map(inside);
@@ -251,7 +252,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("lockstep-libraries-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join(NvidiaLibrary::Cudnn.file()), "no library").expect("a file");
-        let places = LibraryPlaces {
+        let places = LibraryFolders {
             before: vec!["/nowhere".into(), folder.clone()],
             after: vec!["/nowhere/else".into()],
             ignored: Vec::new(),
@@ -271,7 +272,8 @@ mod tests {
     #[test]
     fn no_place_depends_on_the_present_folder() {
         for stated in [None, Some(""), Some(".venv"), Some("./.venv"), Some("venv/../.venv"), Some("/opt/venv")] {
-            let places = LibraryPlaces { after: USUAL.iter().map(PathBuf::from).collect(), ..LibraryPlaces::default() };
+            let places =
+                LibraryFolders { after: USUAL.iter().map(PathBuf::from).collect(), ..LibraryFolders::default() };
             let places = places.with_activated(stated.map(Path::new));
             assert!(places.before.iter().chain(&places.after).all(|folder| folder.is_absolute()), "{places:?}");
             let relative = stated.is_some_and(|stated| !stated.is_empty() && !stated.starts_with('/'));

@@ -9,7 +9,7 @@ use cudarc::nvrtc::sys::{
 };
 
 use super::kernel::SourceUnit;
-use super::libraries::{LibraryPlaces, LoadedLibrary, Missing, NvidiaLibrary, load};
+use super::libraries::{LibraryFolders, LoadedLibrary, Missing, NvidiaLibrary, load};
 
 /// The loaded compiler.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Nvrtc {
     ///
     /// # Errors
     /// It is not found.
-    pub fn load(places: &LibraryPlaces) -> Result<Nvrtc, Missing> {
+    pub fn load(places: &LibraryFolders) -> Result<Nvrtc, Missing> {
         load(NvidiaLibrary::Nvrtc, places).map(|found| Nvrtc { found })
     }
 

@@ -21,8 +21,8 @@ pub fn picture_words(of: &Untransformed<'_>, words: &mut [u32]) {
     let channels = of.shape.channels as usize;
     let (scales, rest) = words.split_at_mut(2 * channels);
     for channel in 0..channels {
-        scales[channel] = (of.figures.mean[channel] as f32).to_bits();
-        scales[channels + channel] = ((1.0 / of.figures.deviation[channel]) as f32).to_bits();
+        scales[channel] = (of.normalisation.mean[channel] as f32).to_bits();
+        scales[channels + channel] = ((1.0 / of.normalisation.deviation[channel]) as f32).to_bits();
     }
     let (records, mut pixels) = rest.split_at_mut(RECORD * of.samples.len());
     let mut first = 2 * channels + records.len();

@@ -5,7 +5,7 @@ use std::fmt;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, cuDriverGetVersion};
 
-use super::libraries::{LibraryPlaces, LoadedLibrary, Missing, NvidiaLibrary, load};
+use super::libraries::{LibraryFolders, LoadedLibrary, Missing, NvidiaLibrary, load};
 
 /// The driver's version that the libraries require, as `cuDriverGetVersion` counts: CUDA 13.0.
 const LEAST_DRIVER: i32 = 13_000;
@@ -72,7 +72,7 @@ impl std::error::Error for Unavailable {}
 ///
 /// # Errors
 /// A library that training needs is missing, the driver is too old, or the kernels cannot be compiled for any device.
-pub fn probe(places: &LibraryPlaces) -> Result<Machine, Unavailable> {
+pub fn probe(places: &LibraryFolders) -> Result<Machine, Unavailable> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for library in NvidiaLibrary::ALL {
         match load(library, places) {
@@ -137,7 +137,7 @@ mod tests {
     /// On any machine the probe returns an answer; where it fails, it names every missing library.
     #[test]
     fn every_library_is_found_or_named() {
-        match probe(&LibraryPlaces::default()) {
+        match probe(&LibraryFolders::default()) {
             Ok(machine) => {
                 assert_eq!(machine.found.len() + machine.missing.len(), NvidiaLibrary::ALL.len());
                 assert!(!machine.gpus.is_empty());

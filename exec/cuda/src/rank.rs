@@ -38,10 +38,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Values};
+use lockstep_exec::device::{Arrival, DeviceError, Spot, TensorAddress, Values};
 use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
-use lockstep_models::memory::BufferPlaces;
+use lockstep_models::memory::BufferAddresses;
 
 use self::device_buffer::{DeviceBuffer, ELEMENT};
 use self::gpus::Gpu;
@@ -108,7 +108,7 @@ pub(crate) struct Rank<A> {
     gathers: bool,
     gradients: DeviceBuffer,
     /// The places of buffers.
-    places: BufferPlaces,
+    places: BufferAddresses,
     declared: Vec<DeviceBuffer>,
     momentum: DeviceBuffer,
     statistics: DeviceBuffer,
@@ -218,12 +218,12 @@ impl<A: Activation> Rank<A> {
     }
 
     /// A tensor of the micro-batch; `own` is the tensor for `InPlace`.
-    fn view(&mut self, place: &Place, own: ViewMut<A>) -> Result<ViewMut<A>, DeviceError> {
+    fn view(&mut self, place: &TensorAddress, own: ViewMut<A>) -> Result<ViewMut<A>, DeviceError> {
         Ok(match place {
-            Place::Nothing => ViewMut::new(0, 0),
-            Place::InPlace => own,
-            Place::Input => self.samples.input(),
-            Place::Arena(range) => {
+            TensorAddress::Nothing => ViewMut::new(0, 0),
+            TensorAddress::InPlace => own,
+            TensorAddress::Input => self.samples.input(),
+            TensorAddress::Arena(range) => {
                 ViewMut::new(self.arena()? + range.start as u64 * A::SCALAR.bytes(), range.len() as u64)
             }
         })

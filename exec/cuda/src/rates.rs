@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockstep_exec::device::DeviceError;
 
 use super::driver::{Context, Event, Fill, GpuMemory, GpuStream, PinnedMemory, Priority};
-use super::libraries::LibraryPlaces;
+use super::libraries::LibraryFolders;
 
 /// Consecutive fills, whose total time is divided among them.
 const BURST: u32 = 64;
@@ -41,7 +41,7 @@ pub struct Rates {
 /// # Errors
 /// There is no such GPU, or it is lost.
 pub fn free_memory(ordinal: u32) -> Result<u64, DeviceError> {
-    Ok(Context::open(&LibraryPlaces::usual(), ordinal)?.memory()?.0)
+    Ok(Context::open(&LibraryFolders::usual(), ordinal)?.memory()?.0)
 }
 
 /// Times copies of `bytes` bytes in each direction, `repetitions` times after one warm-up.
@@ -49,7 +49,7 @@ pub fn free_memory(ordinal: u32) -> Result<u64, DeviceError> {
 /// # Errors
 /// There is no such GPU, too little memory on it or the host, or it is lost.
 pub fn rates(ordinal: u32, bytes: u64, repetitions: u32) -> Result<Rates, DeviceError> {
-    let places = LibraryPlaces::usual();
+    let places = LibraryFolders::usual();
     let context = Context::open(&places, ordinal)?;
     let stream = GpuStream::new(&context, Priority::Usual)?;
     let memory = |what: &str| GpuMemory::new(&context, what, bytes, Fill::Zeros);
@@ -95,7 +95,7 @@ pub fn rates(ordinal: u32, bytes: u64, repetitions: u32) -> Result<Rates, Device
 
 /// The next GPU of the machine, with memory there.
 fn peer(
-    places: &LibraryPlaces,
+    places: &LibraryFolders,
     context: &Arc<Context>,
     bytes: u64,
 ) -> Result<Option<(Arc<Context>, GpuMemory)>, DeviceError> {

@@ -115,7 +115,7 @@ impl IndexEntry {
 
 impl Header {
     /// Encodes the page before the samples, with the mean and deviation of arrays' channels if they fit.
-    pub fn encode(&self, figures: Option<&Normalisation>) -> Vec<u8> {
+    pub fn encode(&self, normalisation: Option<&Normalisation>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BLOB as usize);
         bytes.extend(MAGIC);
         let (kind, shape, short_side, quality) = match self.encoding {
@@ -132,11 +132,11 @@ impl Header {
         bytes.extend(self.index_checksum.to_le_bytes());
         let sum = checksum(&bytes);
         bytes.extend(sum.to_le_bytes());
-        if let Some(figures) = figures.filter(|figures| figures.mean.len() <= MOST_FIGURES) {
-            let channels = figures.mean.iter().zip(&figures.deviation);
+        if let Some(normalisation) = normalisation.filter(|normalisation| normalisation.mean.len() <= MOST_FIGURES) {
+            let channels = normalisation.mean.iter().zip(&normalisation.deviation);
             let numbers = channels.flat_map(|(mean, deviation)| [mean, deviation]).flat_map(|n| n.to_le_bytes());
             let numbers: Vec<u8> = numbers.collect();
-            bytes.extend((figures.mean.len() as u32).to_le_bytes());
+            bytes.extend((normalisation.mean.len() as u32).to_le_bytes());
             bytes.extend(checksum(&numbers).to_le_bytes());
             bytes.extend(numbers);
         }
@@ -147,9 +147,9 @@ impl Header {
     /// Mean and deviation of each channel in the header `page`, and the offset of their end; `None` if it has none.
     ///
     /// # Errors
-    /// Damaged figures, or a number of channels other than the samples'.
-    pub fn figures(&self, page: &[u8]) -> Result<(Option<Normalisation>, usize), String> {
-        let damaged = || "the figures of the channels (from byte 64) are damaged: pack it again".to_owned();
+    /// Damaged normalisation, or a number of channels other than the samples'.
+    pub fn normalisation(&self, page: &[u8]) -> Result<(Option<Normalisation>, usize), String> {
+        let damaged = || "the normalisation of the channels (from byte 64) are damaged: pack it again".to_owned();
         let page = page.get(..BLOB as usize).ok_or_else(damaged)?;
         let channels = match (u32_at(page, HEADER), self.encoding) {
             (0, _) => return Ok((None, HEADER)),
@@ -163,15 +163,17 @@ impl Header {
             return Err(damaged());
         }
         let number = |at: usize| f64::from_bits(u64_at(numbers, 8 * at));
-        let figures = Normalisation {
+        let normalisation = Normalisation {
             mean: (0..channels).map(|channel| number(2 * channel)).collect(),
             deviation: (0..channels).map(|channel| number(2 * channel + 1)).collect(),
         };
         let sound = |figure: &f64| figure.is_finite();
-        if !figures.mean.iter().all(sound) || !figures.deviation.iter().all(|figure| sound(figure) && *figure > 0.0) {
+        if !normalisation.mean.iter().all(sound)
+            || !normalisation.deviation.iter().all(|figure| sound(figure) && *figure > 0.0)
+        {
             return Err(damaged());
         }
-        Ok((Some(figures), HEADER + 8 + numbers.len()))
+        Ok((Some(normalisation), HEADER + 8 + numbers.len()))
     }
 
     /// Decodes the beginning of a file of `length` bytes.

@@ -13,7 +13,7 @@ impl Normalisation {
     /// ImageNet's, of pixels from 0 to 255 in RGB, as in fb.resnet.torch (which Goyal et al. 2017, §5.1, follow): JPEG
     /// files are normalised by them.
     pub fn imagenet() -> Normalisation {
-        let scaled = |figures: [f64; 3]| figures.iter().map(|figure| figure * 255.0).collect();
+        let scaled = |normalisation: [f64; 3]| normalisation.iter().map(|figure| figure * 255.0).collect();
         Normalisation { mean: scaled([0.485, 0.456, 0.406]), deviation: scaled([0.229, 0.224, 0.225]) }
     }
 
@@ -24,8 +24,8 @@ impl Normalisation {
     /// # use lockstep_data::Normalisation;
     /// // Channel 0 holds 1, 3, 5, 7: mean 4, squares of the differences 9 + 1 + 1 + 9 = 20, variance 5. Channel 1 is constant.
     /// let images = [[1u8, 3, 6, 6], [5, 7, 6, 6]];
-    /// let figures = Normalisation::of(2, 2, || images.iter().map(|image| &image[..]));
-    /// assert_eq!(figures, Normalisation { mean: vec![4.0, 6.0], deviation: vec![5f64.sqrt(), 1.0] });
+    /// let normalisation = Normalisation::of(2, 2, || images.iter().map(|image| &image[..]));
+    /// assert_eq!(normalisation, Normalisation { mean: vec![4.0, 6.0], deviation: vec![5f64.sqrt(), 1.0] });
     /// ```
     pub fn of<'a, T, I>(channels: usize, pixels: usize, samples: impl Fn() -> I) -> Normalisation
     where

@@ -165,13 +165,13 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
         index: last.offset + u64::from(last.length),
         index_checksum: crc32fast::hash(&index),
     };
-    let (figures, pngs) = {
+    let (normalisation, pngs) = {
         let blob = journal.blob()?;
         let is_png = |entry: &&&IndexEntry| blob[entry.offset as usize..].starts_with(png_picture::MAGIC);
         let pngs = if source.shape().is_none() { entries.iter().filter(is_png).count() } else { 0 };
         (packed::figures_of(&header, &blob[BLOB as usize..header.index as usize]), pngs as u64)
     };
-    journal.finish(out, &header.encode(figures.as_ref()), &index).map_err(unwritable)?;
+    journal.finish(out, &header.encode(normalisation.as_ref()), &index).map_err(unwritable)?;
     Ok(Outcome { header, pngs, resumed, damaged, skipped })
 }
 

@@ -19,7 +19,7 @@ pub struct Packed {
     map: Mmap,
     header: Header,
     entries: Vec<IndexEntry>,
-    figures: Option<Normalisation>,
+    normalisation: Option<Normalisation>,
     /// Where the zeros of the first page begin.
     zeros: usize,
 }
@@ -62,8 +62,8 @@ impl Packed {
         let (file, map) = opened(path)?;
         let damaged = |message| InputError::new(&place, "", message);
         let (header, entries) = read(&map).map_err(damaged)?;
-        let (figures, zeros) = header.figures(&map).map_err(damaged)?;
-        Ok(Packed { place, file, map, header, entries, figures, zeros })
+        let (normalisation, zeros) = header.normalisation(&map).map_err(damaged)?;
+        Ok(Packed { place, file, map, header, entries, normalisation, zeros })
     }
 
     /// The file, for messages.
@@ -72,8 +72,8 @@ impl Packed {
     }
 
     /// Mean and deviation of each channel over all samples, if they are arrays.
-    pub fn figures(&self) -> Option<&Normalisation> {
-        self.figures.as_ref()
+    pub fn normalisation(&self) -> Option<&Normalisation> {
+        self.normalisation.as_ref()
     }
 
     /// Its header.

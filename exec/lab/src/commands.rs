@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::plan::{Cable, End, LabPlace, LabPlan};
+use crate::plan::{Cable, End, LabNode, LabPlan};
 use crate::rate::Rate;
 
 /// One call of a program.
@@ -67,12 +67,12 @@ fn lay(plan: &LabPlan, cable: &Cable) -> Vec<LabStep> {
         steps.push(step("ip", &format!("{set} gso_max_size {}", end.rate.packet_bytes())));
         steps.push(shape(plan, end, end.rate, "add"));
         match end.place {
-            LabPlace::Host(host) => {
+            LabNode::Host(host) => {
                 let host = &plan.hosts[host];
                 let line = format!("-n {} address add {}/24 dev {}", host.namespace, host.address, end.interface);
                 steps.push(step("ip", &line));
             }
-            LabPlace::Switch(switch) => steps.push(step("ip", &format!("{set} master b{switch}"))),
+            LabNode::Switch(switch) => steps.push(step("ip", &format!("{set} master b{switch}"))),
         }
         steps.push(step("ip", &format!("{set} up")));
     }
@@ -92,7 +92,7 @@ fn shape(plan: &LabPlan, end: &End, rate: Rate, verb: &str) -> LabStep {
 
 /// Unplugs the cable, or plugs it in again: at its switch, where the host loses its carrier and nothing else.
 pub fn plug(plan: &LabPlan, cable: &Cable, word: &str) -> LabStep {
-    let at = cable.ends.iter().find(|end| matches!(end.place, LabPlace::Switch(_))).unwrap_or(&cable.ends[0]);
+    let at = cable.ends.iter().find(|end| matches!(end.place, LabNode::Switch(_))).unwrap_or(&cable.ends[0]);
     step("ip", &format!("-n {} link set {} {word}", plan.namespace(at.place), at.interface))
 }
 

@@ -22,7 +22,7 @@ mod watch;
 pub use change::{Change, change};
 pub use down::down;
 pub use name::LabName;
-pub use plan::{Cable, End, LabHost, LabPlace, LabPlan, MOST_HOSTS};
+pub use plan::{Cable, End, LabHost, LabNode, LabPlan, MOST_HOSTS};
 pub use rate::Rate;
 pub use run::{run_each, run_mpi};
 pub use state::{Lab, LabParts, known, survey};

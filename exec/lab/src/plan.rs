@@ -33,7 +33,7 @@ pub struct LabHost {
 
 /// A cable's endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LabPlace {
+pub enum LabNode {
     /// A host: position in [`LabPlan::hosts`].
     Host(usize),
     /// A switch: position in [`LabPlan::switches`].
@@ -44,7 +44,7 @@ pub enum LabPlace {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// What it is plugged into.
-    pub place: LabPlace,
+    pub place: LabNode,
     /// The NIC, CPU or switch of the cluster file: `node0.eth0`.
     pub name: String,
     /// Its interface.
@@ -145,18 +145,18 @@ impl LabPlan {
     }
 
     /// The namespace that this is in.
-    pub fn namespace(&self, place: LabPlace) -> String {
+    pub fn namespace(&self, place: LabNode) -> String {
         match place {
-            LabPlace::Host(host) => self.hosts[host].namespace.clone(),
-            LabPlace::Switch(_) => self.lab.switches(),
+            LabNode::Host(host) => self.hosts[host].namespace.clone(),
+            LabNode::Switch(_) => self.lab.switches(),
         }
     }
 
     /// The name of a cable's endpoint in the cluster file: a host or a switch.
-    pub fn name(&self, place: LabPlace) -> &str {
+    pub fn name(&self, place: LabNode) -> &str {
         match place {
-            LabPlace::Host(host) => &self.hosts[host].name,
-            LabPlace::Switch(switch) => &self.switches[switch],
+            LabNode::Host(host) => &self.hosts[host].name,
+            LabNode::Switch(switch) => &self.switches[switch],
         }
     }
 
@@ -170,8 +170,8 @@ impl LabPlan {
 /// The links between hosts and switches.
 fn cables(cluster: &Cluster, between: &[&Vertex], scale: f64) -> Result<Vec<Cable>, InputError> {
     let place = |id: VertexId| match cluster.vertex(id).host {
-        Some(host) => Some(LabPlace::Host(host.0 as usize)),
-        None => between.iter().position(|switch| switch.id == id).map(LabPlace::Switch),
+        Some(host) => Some(LabNode::Host(host.0 as usize)),
+        None => between.iter().position(|switch| switch.id == id).map(LabNode::Switch),
     };
     let mut cables = Vec::new();
     for link in cluster.links().iter().filter(|link| link.id < link.reverse) {
@@ -187,12 +187,12 @@ fn cables(cluster: &Cluster, between: &[&Vertex], scale: f64) -> Result<Vec<Cabl
             );
         }
         let number = cables.len();
-        let end = |place: LabPlace, id: VertexId, side: char, rate: Rate| End {
+        let end = |place: LabNode, id: VertexId, side: char, rate: Rate| End {
             place,
             name: cluster.vertex(id).name.clone(),
             interface: match place {
-                LabPlace::Host(_) => "e0".to_owned(),
-                LabPlace::Switch(_) => format!("c{number}{side}"),
+                LabNode::Host(_) => "e0".to_owned(),
+                LabNode::Switch(_) => format!("c{number}{side}"),
             },
             rate,
         };
@@ -225,7 +225,7 @@ fn bursts(cables: &[Cable]) -> impl Iterator<Item = String> {
 /// Refuses what bridges and one-interface hosts cannot form, as (what, why and the cure).
 fn check_shape(hosts: &[LabHost], between: &[&Vertex], cables: &[Cable]) -> Result<(), (String, String)> {
     for (number, host) in hosts.iter().enumerate() {
-        let own = cables.iter().flat_map(|cable| &cable.ends).filter(|end| end.place == LabPlace::Host(number)).count();
+        let own = cables.iter().flat_map(|cable| &cable.ends).filter(|end| end.place == LabNode::Host(number)).count();
         if own != 1 {
             let message = format!(
                 "has {own} links to other hosts and switches, and a host of a lab has one: keep one NIC a host"
@@ -234,8 +234,8 @@ fn check_shape(hosts: &[LabHost], between: &[&Vertex], cables: &[Cable]) -> Resu
         }
     }
     let number = |end: &End| match end.place {
-        LabPlace::Host(host) => host,
-        LabPlace::Switch(switch) => hosts.len() + switch,
+        LabNode::Host(host) => host,
+        LabNode::Switch(switch) => hosts.len() + switch,
     };
     let edges = cables.iter().map(|cable| [number(&cable.ends[0]), number(&cable.ends[1])]);
     let Some(closing) = closing_edge(hosts.len() + between.len(), edges) else { return Ok(()) };
@@ -247,7 +247,7 @@ fn check_shape(hosts: &[LabHost], between: &[&Vertex], cables: &[Cable]) -> Resu
 
 /// Refuses rates beyond one machine.
 fn check_rates(cables: &[Cable], scale: f64) -> Result<(), InputError> {
-    let from_hosts = cables.iter().flat_map(|cable| &cable.ends).filter(|end| matches!(end.place, LabPlace::Host(_)));
+    let from_hosts = cables.iter().flat_map(|cable| &cable.ends).filter(|end| matches!(end.place, LabNode::Host(_)));
     let sum: f64 = from_hosts.map(|end| end.rate.line_bit_per_s).sum();
     // Sums of rates that are written to a few digits.
     if sum <= MOST_BIT_PER_S * (1.0 + 1e-9) {

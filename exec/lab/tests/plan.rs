@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lockstep_lab::{LabName, LabPlace, LabPlan, commands};
+use lockstep_lab::{LabName, LabNode, LabPlan, commands};
 use lockstep_topology::Cluster;
 use proptest::prelude::*;
 
@@ -88,7 +88,7 @@ proptest! {
         prop_assert_eq!(interfaces.len(), 2 * plan.cables.len());
         prop_assert!(ends().all(|end| end.interface.len() <= 15), "what Linux takes");
         for end in ends() {
-            if let LabPlace::Host(host) = end.place {
+            if let LabNode::Host(host) = end.place {
                 prop_assert_eq!(end.rate.line_bit_per_s, f64::from(tree.hosts[host].1) * 1e6);
             }
             // A link over Ethernet carries 1,448 bytes of payload in 1,538 on the wire, of which the shaper counts 1,514.
@@ -140,7 +140,7 @@ fn an_oversubscribed_tree_keeps_its_uplinks() {
     let plan = LabPlan::new(&Cluster::parse("t.toml", &text).expect("a cluster"), &name(), 0, 1.0).expect("a plan");
     assert_eq!((plan.switches.len(), plan.cables.len()), (3, 10));
     let trunks =
-        plan.cables.iter().filter(|cable| cable.ends.iter().all(|end| matches!(end.place, LabPlace::Switch(_))));
+        plan.cables.iter().filter(|cable| cable.ends.iter().all(|end| matches!(end.place, LabNode::Switch(_))));
     let rates: Vec<[f64; 2]> = trunks.map(|cable| [0, 1].map(|end| cable.ends[end].rate.line_bit_per_s)).collect();
     assert_eq!(rates, [[5e8; 2]; 2]);
     let loops = text.replace("up = [1]", "up = [2]");

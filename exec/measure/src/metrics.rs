@@ -39,7 +39,7 @@ struct Line<'a> {
 
 /// The fields that decide whether a line is kept when a training resumes.
 #[derive(Debug, Deserialize)]
-struct Place {
+struct LineKey {
     configuration: String,
     training: String,
     step: u64,
@@ -58,8 +58,8 @@ pub struct Resumed<'a> {
 
 impl Resumed<'_> {
     /// The line's fields, if it is of this training.
-    fn place(&self, line: &[u8]) -> Option<Place> {
-        serde_json::from_slice(line).ok().filter(|place: &Place| place.training == self.training)
+    fn place(&self, line: &[u8]) -> Option<LineKey> {
+        serde_json::from_slice(line).ok().filter(|place: &LineKey| place.training == self.training)
     }
 
     /// Whether the line is of the step after which the checkpoint was written.
@@ -70,7 +70,7 @@ impl Resumed<'_> {
     /// Whether the line is of a step that this training is about to repeat; `is_behind`: it comes after the last such
     /// step.
     fn repeats(&self, line: &[u8], is_behind: bool) -> bool {
-        let beyond = |place: &Place, (of, done)| place.configuration == of && place.step > done;
+        let beyond = |place: &LineKey, (of, done)| place.configuration == of && place.step > done;
         self.place(line).is_some_and(|place| is_behind || beyond(&place, self.now) || beyond(&place, self.before))
     }
 }

@@ -17,7 +17,7 @@ mod whole;
 
 use std::sync::Arc;
 
-use lockstep_cuda::{Direct, Gpu, Gpus, LibraryPlaces, Rates, Way, free_memory, probe, rates};
+use lockstep_cuda::{Direct, Gpu, Gpus, LibraryFolders, Rates, Way, free_memory, probe, rates};
 use lockstep_data::Dataset;
 use lockstep_exec::ExecError;
 use lockstep_exec::device::{DeviceError, Devices};
@@ -74,7 +74,7 @@ pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -
         return Err(InputError::flag("device", wanted.device.to_string(), message).into());
     };
     let machine =
-        probe(&LibraryPlaces::usual()).map_err(|why| run_failure(DeviceError::Unavailable(why.to_string())))?;
+        probe(&LibraryFolders::usual()).map_err(|why| run_failure(DeviceError::Unavailable(why.to_string())))?;
     let mut sets: Vec<(Program, Dataset)> = Vec::new();
     for model in &wanted.models {
         for batch in &wanted.batches {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::memory::{BufferPlaces, Plan};
+use lockstep_models::memory::{BufferAddresses, Plan};
 use lockstep_models::{Area, Buffer, LayerId, Op, Program, Role};
 
 use crate::pool::Arenas;
@@ -39,7 +39,7 @@ pub struct Blueprint<'a> {
     /// Elements of the buffers that the program declares, as far as this rank holds them.
     pub declared: Vec<usize>,
     /// The places of buffers.
-    pub places: BufferPlaces,
+    pub places: BufferAddresses,
     /// Initial learnable parameters, in the layout of their buffer.
     pub parameters: Vec<f32>,
     /// Initial running statistics.
@@ -61,7 +61,7 @@ impl<'a> Blueprint<'a> {
                 _ => 0..0,
             }
         };
-        let places = BufferPlaces::of_role(program, (role, rank), arenas.reuse);
+        let places = BufferAddresses::of_role(program, (role, rank), arenas.reuse);
         let read = program.weights_of_layers();
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::memory::BufferPlaces;
+use lockstep_models::memory::BufferAddresses;
 use lockstep_models::{Buffer, Copy};
 
 use crate::arena::Arena;
@@ -18,7 +18,7 @@ pub(crate) struct Buffers {
     weights: Arena,
     gradients: Arena,
     /// The places of buffers.
-    places: BufferPlaces,
+    places: BufferAddresses,
     declared: Vec<Arena>,
     /// The momentum of the parameters that the rank updates.
     momentum: Arena,
@@ -32,7 +32,7 @@ impl Buffers {
         parameters: Vec<f32>,
         statistics: Vec<f32>,
         declared: &[usize],
-        places: BufferPlaces,
+        places: BufferAddresses,
     ) -> Buffers {
         let [weights, gradients, momentum] =
             [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
@@ -41,7 +41,7 @@ impl Buffers {
     }
 
     /// The buffers of a dedicated server.
-    pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Buffers {
+    pub(crate) fn of_server(places: BufferAddresses, declared: &[usize]) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
         let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
         Buffers {

@@ -8,7 +8,7 @@ use lockstep_models::{BoundFormula, Copy};
 use crate::input::BatchMemory;
 use lockstep_data::Untransformed;
 
-use super::{Backward, DeviceError, Forward, Loss, Place, Spot};
+use super::{Backward, DeviceError, Forward, Loss, Spot, TensorAddress};
 
 /// Passes and updates on one rank's memory.
 pub trait Compute {
@@ -72,7 +72,7 @@ pub trait Compute {
     ///
     /// # Errors
     /// Device errors.
-    fn evaluate(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError>;
+    fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError>;
 
     /// The losses by sample of the last forward pass of a loss chain; synchronous.
     ///

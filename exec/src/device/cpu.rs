@@ -52,7 +52,7 @@ mod threads;
 mod transpose;
 mod window;
 mod winograd;
-mod winograd_slopes;
+mod winograd_gradients;
 mod winograd_tiles;
 mod winograd_weights;
 
@@ -257,7 +257,7 @@ impl Kernel {
     /// addition (of two, else the first), a ReLU, sigmoid, tanh, dropout or flatten is already in `output`.
     ///
     /// `parameters`: the chain's learnable parameters in layer order (convolution and dense: weight, then bias; batch
-    /// normalisation: γ, then β; scale: factors, then summands). `statistics`: batch normalisation's running means, then running variances.
+    /// normalisation: γ, then β; scale: factors, then biases). `statistics`: batch normalisation's running means, then running variances.
     pub fn forward(
         &mut self,
         mode: Mode,

@@ -6,14 +6,14 @@
 use std::ops::Range;
 
 use lockstep_data::Untransformed;
-use lockstep_models::memory::BufferPlaces;
+use lockstep_models::memory::BufferAddresses;
 use lockstep_models::{BoundFormula, Buffer, Copy};
 
 use crate::arena::Arena;
 
 use super::{
-    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Storage,
-    Values,
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Spot, Staging, Storage,
+    TensorAddress, Values,
 };
 
 /// One rank's memory, without arithmetic on it.
@@ -38,7 +38,7 @@ impl Null {
     }
 
     /// The device of a dedicated server, with buffers at `places` and those that its program declares.
-    pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Null {
+    pub(crate) fn of_server(places: BufferAddresses, declared: &[usize]) -> Null {
         Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, losses: Vec::new() }
     }
 
@@ -74,7 +74,7 @@ impl Compute for Null {
         Ok(())
     }
 
-    fn evaluate(&mut self, _: usize, _: &Place, _: usize) -> Result<Loss, DeviceError> {
+    fn evaluate(&mut self, _: usize, _: &TensorAddress, _: usize) -> Result<Loss, DeviceError> {
         Ok(Loss::default())
     }
 
@@ -113,7 +113,7 @@ impl Storage for Null {
         Ok(())
     }
 
-    fn tensor(&mut self, _: &Place) -> Result<Vec<f32>, DeviceError> {
+    fn tensor(&mut self, _: &TensorAddress) -> Result<Vec<f32>, DeviceError> {
         Ok(Vec::new())
     }
 

@@ -9,7 +9,7 @@ use super::Mode;
 
 /// The place of a tensor of the micro-batch; `[samples, elements]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum TensorAddress {
     /// No place: it is not needed.
     Nothing,
     /// The place of the same task's output.
@@ -26,7 +26,7 @@ pub enum Spot {
     /// A buffer of the program.
     Buffer(Buffer),
     /// A tensor of the micro-batch.
-    Tensor(Place),
+    Tensor(TensorAddress),
 }
 
 /// A forward pass.
@@ -39,9 +39,9 @@ pub struct Forward<'a> {
     /// The random numbers of a dropout layer; the samples' places are those set on the device.
     pub draw: Draw,
     /// Its inputs.
-    pub inputs: &'a [Place],
+    pub inputs: &'a [TensorAddress],
     /// Its output.
-    pub output: Place,
+    pub output: TensorAddress,
 }
 
 /// A backward pass.
@@ -50,14 +50,14 @@ pub struct Backward<'a> {
     /// Which chain.
     pub chain: usize,
     /// Its inputs, as far as it reads them.
-    pub inputs: &'a [Place],
+    pub inputs: &'a [TensorAddress],
     /// Its output, if it reads it.
-    pub output: Place,
+    pub output: TensorAddress,
     /// The gradient of the output.
-    pub d_output: Place,
+    pub d_output: TensorAddress,
     /// For each input the place of its gradient, and whether it is added to an existing one; `None` where it is not
     /// needed.
-    pub d_inputs: &'a [Option<(Place, bool)>],
+    pub d_inputs: &'a [Option<(TensorAddress, bool)>],
     /// Whether the parameters' gradient is added to the existing one; `None` where it is not needed.
     pub d_parameters: Option<bool>,
     /// The factor of a loss's gradient: 1 / (samples of the global batch).

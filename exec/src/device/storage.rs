@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use lockstep_models::Buffer;
 
-use super::{DeviceError, Place};
+use super::{DeviceError, TensorAddress};
 
 /// Values of a rank that are read and replaced as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub trait Storage {
     ///
     /// # Errors
     /// Device errors.
-    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError>;
+    fn tensor(&mut self, place: &TensorAddress) -> Result<Vec<f32>, DeviceError>;
 
     /// Marks values as dead; a device with poisoning writes NaN there.
     ///
@@ -58,7 +58,7 @@ pub trait Storage {
     fn release(&mut self);
 
     /// Reads tensors as if a task had just written them, so that the next task can be timed alone as it runs in a step.
-    fn warm(&mut self, _places: &[Place]) {}
+    fn warm(&mut self, _places: &[TensorAddress]) {}
 
     /// Bytes of the micro-batch's arena, and of the kernels' scratch memory.
     fn scratch_bytes(&mut self) -> (usize, usize) {

@@ -22,7 +22,7 @@ pub const MOST_POINTS: u64 = 2_000_000;
 
 /// One cluster of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SweepPlace {
+pub struct SweepCluster {
     /// The position of the entry that it is from; `dgx-a100:1..8` names four.
     pub entry: usize,
     /// As in the key `cluster`.
@@ -64,7 +64,7 @@ pub struct Sweep {
     /// The library between the GPUs of each.
     libraries: Vec<Option<Algorithm>>,
     /// The clusters that they expand to.
-    pub places: Vec<SweepPlace>,
+    pub places: Vec<SweepCluster>,
     /// Figures to multiply.
     pub scales: Vec<ClusterScale>,
     /// Models.
@@ -171,7 +171,7 @@ impl Sweep {
             let mut first = Experiment { cluster: names.first().cloned().unwrap_or_default(), ..Experiment::default() };
             first.find_library();
             self.libraries.push(first.library);
-            self.places.extend(names.into_iter().map(|name| SweepPlace { entry, name }));
+            self.places.extend(names.into_iter().map(|name| SweepCluster { entry, name }));
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Sweep {
     }
 
     /// The cluster of a point.
-    pub fn place(&self, point: &SweepPoint) -> &SweepPlace {
+    pub fn place(&self, point: &SweepPoint) -> &SweepCluster {
         &self.places[self.position(point, "cluster")]
     }
 
@@ -286,7 +286,7 @@ impl Sweep {
                 (choice.set)(&mut variant);
             }
         }
-        let SweepPlace { entry, name } = self.place(point);
+        let SweepCluster { entry, name } = self.place(point);
         variant.cluster.clone_from(name);
         variant.library.clone_from(&self.libraries[*entry]);
         variant.algorithms = variant.methods(variant.learners);

@@ -223,14 +223,12 @@ impl<'a> Import<'a> {
                 Ok(())
             }
             Meaning::Axpy => {
-                let top = top()?;
-                self.taken(&bottoms);
-                self.axpy((top, name), &inputs, layer)?;
+                self.taken(&layer.bottoms);
+                self.axpy((layer.top()?, name), &layer.inputs, message)
             }
             Meaning::Sum(factors) => {
-                let top = top()?;
-                self.taken(&bottoms);
-                self.sum((top, name), &inputs, &factors, layer)?;
+                self.taken(&layer.bottoms);
+                self.sum((layer.top()?, name), &layer.inputs, &factors, message)
             }
             Meaning::Parts(parts) => {
                 let of = layer.first()?;
@@ -262,7 +260,7 @@ impl<'a> Import<'a> {
             return Err(layer.refuse("a batch norm has one scale here: leave the second out".to_owned()));
         }
         if !bias {
-            let text = "a scale behind a batch norm has no bias_term: it gets summands, which cost hardly any time";
+            let text = "a scale behind a batch norm has no bias_term: it gets biases, which cost hardly any time";
             self.note(layer.message, text);
         }
         self.taken(&layer.bottoms);
@@ -357,7 +355,7 @@ impl<'a> Import<'a> {
     /// A net to deploy ends in its scores: appends a loss.
     fn end(&mut self, net: &Message<'a>) -> Result<(), InputError> {
         if !self.unscaled.is_empty() {
-            let text = "a batch norm has no scale behind it: it gets factors and summands, which cost hardly any time";
+            let text = "a batch norm has no scale behind it: it gets factors and biases, which cost hardly any time";
             self.note(net, text);
         }
         if self.losses > 0 {

@@ -93,7 +93,7 @@ struct Import<'f, 'a> {
     biases: Vec<(usize, unfold::Bias)>,
     biased: Biased,
     opset: i64,
-    /// Normalisations whose factors and summands are operators of their own.
+    /// Normalisations whose factors and biases are operators of their own.
     bare: BTreeMap<usize, normalisation::Bare>,
     left_out: LeftOut,
 }

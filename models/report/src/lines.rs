@@ -17,24 +17,24 @@ use crate::output::{Destination, check_writable};
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
-    place: Place,
+    place: Sink,
     /// Bytes in whole lines.
     whole: u64,
 }
 
 /// Where the lines go.
-enum Place {
+enum Sink {
     /// The file behind all links; absent until there is a line to write.
     File(PathBuf, Option<File>),
     /// A device or a pipe.
     Stream(Box<dyn Write + Send>),
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Sink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::File(path, file) => f.debug_tuple("File").field(path).field(file).finish(),
-            Place::Stream(_) => f.write_str("Stream"),
+            Sink::File(path, file) => f.debug_tuple("File").field(path).field(file).finish(),
+            Sink::Stream(_) => f.write_str("Stream"),
         }
     }
 }
@@ -53,15 +53,15 @@ impl Lines {
                     opened => Some(opened.map_err(unopened)?),
                 };
                 file.iter().try_for_each(|file| lock(path, file))?;
-                Place::File(behind, file)
+                Sink::File(behind, file)
             }
-            stream => Place::Stream(stream.stream().map_err(unopened)?),
+            stream => Sink::Stream(stream.stream().map_err(unopened)?),
         };
         Ok(Lines { path: path.to_owned(), place, whole: 0 })
     }
 
     fn file(&self) -> Option<&File> {
-        if let Place::File(_, file) = &self.place { file.as_ref() } else { None }
+        if let Sink::File(_, file) = &self.place { file.as_ref() } else { None }
     }
 
     /// Reads the file from its beginning; `None` if there is none yet.
@@ -94,8 +94,8 @@ impl Lines {
     pub fn add(&mut self, text: &str) -> Result<(), InputError> {
         let path = &self.path;
         let written = match &mut self.place {
-            Place::Stream(stream) => stream.write_all(text.as_bytes()).and_then(|()| stream.flush()),
-            Place::File(behind, file) => {
+            Sink::Stream(stream) => stream.write_all(text.as_bytes()).and_then(|()| stream.flush()),
+            Sink::File(behind, file) => {
                 let file = match file {
                     Some(file) => file,
                     None => {

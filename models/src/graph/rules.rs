@@ -9,7 +9,7 @@ use crate::tensor::transition;
 use crate::{Axis, AxisLayout, Dimension, Pass};
 
 /// A tensor and its layout on the axis in question.
-pub(super) type Placed = (Tensor, AxisLayout);
+pub(super) type TensorLayout = (Tensor, AxisLayout);
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
@@ -26,8 +26,8 @@ pub(super) struct Rule<'a> {
 
 impl Rule<'_> {
     /// Whether some rule allows these inputs and outputs.
-    pub(super) fn allows(self, inputs: &[Placed], outputs: &[Placed]) -> bool {
-        let all = |items: &[Placed], layout| items.iter().all(|(_, other)| *other == layout);
+    pub(super) fn allows(self, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
+        let all = |items: &[TensorLayout], layout| items.iter().all(|(_, other)| *other == layout);
         if let Some((collective, axes)) = self.work.change() {
             let (Some((_, from)), Some((_, to))) = (inputs.first(), outputs.first()) else { return false };
             if collective.is_some() && axes.is_empty() {
@@ -56,11 +56,11 @@ impl Rule<'_> {
 
     /// The transition of an input without which no rule allows the node, if one is enough: `allreduce` of the weight
     /// gradient.
-    pub(super) fn missing(self, inputs: &[Placed], outputs: &[Placed]) -> Option<(String, Tensor)> {
+    pub(super) fn missing(self, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> Option<(String, Tensor)> {
         inputs.iter().find_map(|(tensor, from)| {
             [AxisLayout::Replicated, FEATURES, SAMPLES, ELEMENTS, AxisLayout::First].into_iter().find_map(|to| {
                 let collective = transition(*from, to)?;
-                let changed = |item: &Placed| if item == &(*tensor, *from) { (*tensor, to) } else { *item };
+                let changed = |item: &TensorLayout| if item == &(*tensor, *from) { (*tensor, to) } else { *item };
                 let name = collective.map_or_else(|| "slice".to_owned(), |collective| collective.name().to_owned());
                 let fits = self.allows(&inputs.iter().map(changed).collect::<Vec<_>>(), outputs);
                 fits.then_some((name, *tensor))
@@ -79,16 +79,16 @@ fn on_axis(collective: &Collective, axis: Axis) -> Collective {
 }
 
 /// Whether inputs and outputs have the same layouts.
-fn are_alike(inputs: &[Placed], outputs: &[Placed]) -> bool {
-    let within = |some: &[Placed], others: &[Placed]| {
+fn are_alike(inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
+    let within = |some: &[TensorLayout], others: &[TensorLayout]| {
         some.iter().all(|(_, layout)| others.iter().any(|(_, other)| other == layout))
     };
     within(inputs, outputs) && within(outputs, inputs)
 }
 
 /// The rules of a layer's pass, which is linear in its weights, its input (forward) and its gradient (backward).
-fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) -> bool {
-    let all = |items: &[Placed], placement| items.iter().all(|(_, other)| *other == placement);
+fn layer(pass: Pass, by_channel: bool, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
+    let all = |items: &[TensorLayout], placement| items.iter().all(|(_, other)| *other == placement);
     let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(tensor, _)| tensor.is_weights());
     let (gradients, activations): (Vec<_>, Vec<_>) =
         data.iter().copied().partition(|(tensor, _)| matches!(tensor, Tensor::ActivationGradient(_)));

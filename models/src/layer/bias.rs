@@ -12,7 +12,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Bias {
-    /// A summand of a dense layer or a convolution, and decays as theirs do.
+    /// A bias of a dense layer or a convolution, and decays as theirs do.
     fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
         vec![Learned { name: "bias", dims: vec![output.channels], init: Init::Constant(inits.bias), decay: true }]
     }

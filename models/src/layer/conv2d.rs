@@ -161,9 +161,9 @@ impl LayerRule for Conv2d {
 
 /// A weight of these sizes and perhaps a bias for each of its rows.
 pub(super) fn weight_and_bias(dims: Vec<u32>, bias: bool, inits: &Inits) -> Vec<Learned> {
-    let summand = Learned { name: "bias", dims: vec![dims[0]], init: Init::Constant(inits.bias), decay: true };
+    let of_bias = Learned { name: "bias", dims: vec![dims[0]], init: Init::Constant(inits.bias), decay: true };
     let weight = Learned { name: "weight", dims, init: inits.weight, decay: true };
-    if bias { vec![weight, summand] } else { vec![weight] }
+    if bias { vec![weight, of_bias] } else { vec![weight] }
 }
 
 /// 2·fan-in FLOPs for each output element and pass; reads inputs and parameters and writes outputs, and back.

@@ -20,7 +20,7 @@ pub struct LayerKind {
     pub statistics: bool,
     /// Which backward passes read its input.
     pub input_use: InputUse,
-    /// Whether a backward pass reads its output to compute the slope.
+    /// Whether a backward pass reads its output to compute the gradient.
     pub reads_output: bool,
     /// How many of its inputs (the first ones) its output may overwrite; with more inputs than that, one.
     pub overwrites: usize,
@@ -109,7 +109,7 @@ pub enum InputUse {
     Never,
     /// For the gradient of the parameters.
     ForParameters,
-    /// All: the slope is computed from it.
+    /// All: the gradient is computed from it.
     Always,
 }
 

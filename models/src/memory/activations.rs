@@ -193,9 +193,9 @@ fn across_repetitions(repeats: &[RangeInclusive<usize>], (first, last): (usize, 
 /// What a backward task of a chain reads besides the gradient of the chain's output, its parameters and what it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reads {
-    /// The chain's inputs: for parameter gradients, and where the slope is computed from them.
+    /// The chain's inputs: for parameter gradients, and where the gradient is computed from them.
     pub input: bool,
-    /// Its output: where a ReLU cut it off or the slope is computed from it.
+    /// Its output: where a ReLU cut it off or the gradient is computed from it.
     pub output: bool,
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, Task, TaskId};
 
 use super::arrange::{Allocation, arrange, live_bytes};
-use super::places::{Places, padding_by_end};
+use super::element_addresses::{ElementAddresses, padding_by_end};
 use super::plan::Reuse;
 use super::{LINE_BYTES, PLANNED};
 
@@ -24,11 +24,11 @@ pub struct GradientLife {
     pub last: TaskId,
 }
 
-impl Places {
+impl ElementAddresses {
     /// The gradients of the ranks of a role: in their order, unless `reuse` lets buckets share memory and
     /// that takes less.
-    pub fn of_gradients(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> Places {
-        let apart = Places::of(program, (role, rank), Buffer::Gradients);
+    pub fn of_gradients(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> ElementAddresses {
+        let apart = ElementAddresses::of(program, (role, rank), Buffer::Gradients);
         let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full);
         let shared = if shares { sharing(program, role, apart.elements()) } else { None };
         shared.unwrap_or(apart)
@@ -37,7 +37,7 @@ impl Places {
 
 /// The gradients of a role with buckets in memory that earlier ones have freed; `None` where they take as much as
 /// `apart` elements do.
-fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
+fn sharing(program: &Program, role: &Role, apart: usize) -> Option<ElementAddresses> {
     let lives = lives(program, role)?;
     let padding_by_end = padding_by_end(program, role, Buffer::Gradients);
     let storage = |life: &GradientLife| {
@@ -60,7 +60,8 @@ fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
     };
     let elements = PLANNED.elements_within(arrangement.bytes) as usize;
     let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
-    (arrangement.bytes < all).then(|| Places::new(pieces, elements, program.model.parameter_elements() as usize))
+    (arrangement.bytes < all)
+        .then(|| ElementAddresses::new(pieces, elements, program.model.parameter_elements() as usize))
 }
 
 /// The lifetimes of all gradients of a role, in ascending order of their parameters: the smallest ranges that no task

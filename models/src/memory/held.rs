@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use lockstep_topology::Collective;
 
-use crate::memory::BufferPlaces;
+use crate::memory::BufferAddresses;
 use crate::{Area, Buffer, Op, Program, Role};
 
 impl Role {
@@ -58,7 +58,7 @@ impl Program {
     }
 
     /// The elements of memory that `rank` needs for its part of a declared buffer, padding of exchanges included.
-    pub fn held_elements(&self, places: &BufferPlaces, index: usize, rank: u32) -> u64 {
+    pub fn held_elements(&self, places: &BufferAddresses, index: usize, rank: u32) -> u64 {
         let (held, buffer) = (self.held(index, rank), Buffer::Declared(index));
         if held.is_empty() {
             return 0;

@@ -9,16 +9,16 @@ use std::ops::Range;
 use crate::{Buffer, Op, Phase, Program, Role, TaskId};
 
 use super::arrange::{Allocation, arrange};
+use super::element_addresses::{ElementAddresses, padding_by_end};
 use super::gradients::{merged, parameters_of};
-use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
 use super::{LINE_BYTES, PLANNED};
 
-impl Places {
+impl ElementAddresses {
     /// The gathered parameters of the ranks of a role: none where they keep all; in their order, unless `reuse` lets
     /// buckets share places.
-    pub(super) fn of_weights(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> Places {
-        let apart = Places::of(program, (role, rank), Buffer::Weights);
+    pub(super) fn of_weights(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> ElementAddresses {
+        let apart = ElementAddresses::of(program, (role, rank), Buffer::Weights);
         let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full) && apart.elements() > 0;
         let sharing = if shares { sharing(program, role) } else { None };
         sharing.filter(|sharing| sharing.elements() < apart.elements()).unwrap_or(apart)
@@ -26,7 +26,7 @@ impl Places {
 }
 
 /// Buckets in memory that earlier ones have freed; `None` where layers read what no copy has begun.
-fn sharing(program: &Program, role: &Role) -> Option<Places> {
+fn sharing(program: &Program, role: &Role) -> Option<ElementAddresses> {
     let padding_by_end = padding_by_end(program, role, Buffer::Weights);
     let lives = merged(uses(program, role));
     let storage = |(range, tasks): &(Range<u64>, Vec<TaskId>)| {
@@ -44,7 +44,7 @@ fn sharing(program: &Program, role: &Role) -> Option<Places> {
     };
     let elements = PLANNED.elements_within(arrangement.bytes) as usize;
     let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
-    Some(Places::new(pieces, elements, program.model.parameter_elements() as usize))
+    Some(ElementAddresses::new(pieces, elements, program.model.parameter_elements() as usize))
 }
 
 /// Ranges of gathered parameters with the tasks that copy, gather or read them, by their start.

@@ -158,7 +158,7 @@ impl Sketch {
                 2 => Layer::LeakyRelu(LeakyRelu { slope: 0.25 }),
                 3 => Layer::HardSigmoid,
                 4 => Layer::HardSwish,
-                5 => Layer::Affine(Affine { factor: 0.5, summand: 0.25 }),
+                5 => Layer::Affine(Affine { factor: 0.5, shift: 0.25 }),
                 6 => Layer::LayerNorm(LayerNorm { epsilon: 1e-5 }),
                 7 => Layer::Border(Border { before: (0, 0), after: (0, 0), reflect: self.manners.coin() }),
                 8 => Layer::BlurPool(BlurPool { kernel: 1, stride: (1, 1), padding: (0, 0) }),

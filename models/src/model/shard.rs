@@ -308,8 +308,8 @@ pub(crate) fn shard(
             let at = push(sums, placed(id, WHOLE, WHOLE, Some(Gather::Sums)));
             place.push(at);
             if bias {
-                let summand = draft(format!("{} bias", node.name), Layer::Bias, vec![at], 1.0);
-                place[id.index()] = push(summand, placed(id, WHOLE, WHOLE, None));
+                let bias = draft(format!("{} bias", node.name), Layer::Bias, vec![at], 1.0);
+                place[id.index()] = push(bias, placed(id, WHOLE, WHOLE, None));
             }
             continue;
         }

@@ -165,9 +165,9 @@ fn by_steps(optimizer: &Optimizer, gradients: &[f64], run_length: &RunLength) ->
     let (mut w, mut v) = (1.0, 0.0);
     let step = |(at, g): (usize, &f64)| {
         let rule = optimizer.step(at as u64, run_length);
-        let slope = g + f64::from(rule.weight_decay) * w;
+        let gradient = g + f64::from(rule.weight_decay) * w;
         let rate = f64::from(rule.rate);
-        v = f64::from(rule.keep) * v + if rule.absorbed { rate * slope } else { slope };
+        v = f64::from(rule.keep) * v + if rule.absorbed { rate * gradient } else { gradient };
         w -= if rule.absorbed { v } else { rate * v };
         w
     };

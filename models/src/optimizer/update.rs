@@ -13,7 +13,7 @@ impl Optimizer {
     ///
     /// | | Eq. 9, separate | Eq. 10, absorbed |
     /// |---|---|---|
-    /// | slope | `t ← s·g`, `t ← t + λ·w` | the same, `t ← η·t` |
+    /// | gradient | `t ← s·g`, `t ← t + λ·w` | the same, `t ← η·t` |
     /// | momentum | `v ← t + k·v` | the same |
     /// | weights | `w ← w − η·v` | `w ← w − v` |
     /// | Nesterov's | `t ← t + m·v`, `w ← w − η·t` | `t ← t + m·v`, `w ← w − t` |
@@ -31,11 +31,11 @@ impl Optimizer {
     /// ```
     pub fn update(scale: f64, again: bool) -> Formula {
         let update = Formula::new("update");
-        let slope = match scale {
+        let gradient = match scale {
             1.0 => update.add(T, G, Coefficient::WeightDecay, W),
             scale => update.scale(T, Coefficient::Constant(scale), G).add(T, T, Coefficient::WeightDecay, W),
         };
-        slope
+        gradient
             .scale(T, Coefficient::Absorbed, T)
             .add(V, T, Coefficient::Kept { again }, V)
             .add(T, T, Coefficient::Ahead, V)

@@ -151,9 +151,7 @@ pub fn collective_bound(cluster: &Cluster, time: &CollectiveTime) -> Bound {
 
 /// Resources in use by class, the class with the busiest resource first.
 pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUse> {
-    let gpu = |device: DeviceId| {
-        matches!(cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_))
-    };
+    let gpu = |device: DeviceId| matches!(cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_));
     let mut classes: BTreeMap<String, ClassUse> = BTreeMap::new();
     for used in utilisation {
         let class = match used.part {

@@ -22,7 +22,7 @@ pub(super) struct Kernels {
     product: f64,
     /// The same for convolutions forward and with respect to their input, and with respect to their weights.
     convolution: f64,
-    slopes: f64,
+    gradients: f64,
     /// The factor by which a 3×3 convolution without strides reduces multiplications, as kernels reach it (Winograd's).
     winograd: f64,
     /// The cost of a row or a column less in a tile.
@@ -59,7 +59,7 @@ const VOLTA_FP32: Kernels = Kernels {
     tiles: TILES,
     product: 0.93,
     convolution: 0.95,
-    slopes: 0.72,
+    gradients: 0.72,
     winograd: 2.1,
     small_tile: 4.0,
     sum_overhead: 6.0,
@@ -73,7 +73,7 @@ const VOLTA_FP16: Kernels = Kernels {
     tiles: TILES,
     product: 1.0,
     convolution: 0.72,
-    slopes: 0.63,
+    gradients: 0.63,
     winograd: 1.0,
     small_tile: 14.0,
     sum_overhead: 42.0,
@@ -87,7 +87,7 @@ const TURING_FP16: Kernels = Kernels {
     tiles: TILES,
     product: 0.98,
     convolution: 0.93,
-    slopes: 0.54,
+    gradients: 0.54,
     winograd: 1.0,
     small_tile: 36.0,
     sum_overhead: 190.0,
@@ -98,11 +98,11 @@ const TURING_FP16: Kernels = Kernels {
 
 /// Ampere and Ada, 16 bits: Volta's with convolutions fitted to four frameworks' ResNet-50 on one A100
 /// (`experiments/training`), since no times of single ones were found.
-const AMPERE_HALF: Kernels = Kernels { convolution: 0.75, slopes: 0.6, error: 0.3, ..VOLTA_FP16 };
+const AMPERE_HALF: Kernels = Kernels { convolution: 0.75, gradients: 0.6, error: 0.3, ..VOLTA_FP16 };
 
 /// The same in TF32, fitted to the same: activations are twice as long, and so is what a tile loads for each
 /// multiply-add.
-const AMPERE_TF32: Kernels = Kernels { convolution: 0.39, slopes: 0.31, error: 0.3, ..VOLTA_FP16 };
+const AMPERE_TF32: Kernels = Kernels { convolution: 0.39, gradients: 0.31, error: 0.3, ..VOLTA_FP16 };
 
 /// Hopper and Blackwell, 16 bits: assumed as Ampere, with products that reach 0.76 of the peak in cuBLAS's
 /// largest tile.
@@ -112,7 +112,7 @@ const HOPPER_HALF: Kernels = Kernels { product: 0.9, error: 0.4, ..AMPERE_HALF }
 const HOPPER_TF32: Kernels = Kernels { product: 0.9, error: 0.4, ..AMPERE_TF32 };
 
 /// The same in 8 bits: assumed, products that reach 0.67 of the peak, and convolutions half of it as in 16 bits.
-const HOPPER_FP8: Kernels = Kernels { product: 0.8, convolution: 0.33, slopes: 0.26, error: 0.5, ..HOPPER_HALF };
+const HOPPER_FP8: Kernels = Kernels { product: 0.8, convolution: 0.33, gradients: 0.26, error: 0.5, ..HOPPER_HALF };
 
 /// The error of data sheets alone for a single kernel of a GPU in a precision: the mean |ln(predicted / timed)| over
 /// kernels that others timed, or an assumption.
@@ -134,7 +134,7 @@ impl Kernels {
         tiles: &[[64.0, 32.0]],
         product: 0.6,
         convolution: 0.5,
-        slopes: 0.5,
+        gradients: 0.5,
         winograd: 1.0,
         small_tile: 0.0,
         sum_overhead: 32.0,
@@ -171,7 +171,7 @@ impl Kernels {
         }
         let strideless = node.input_shapes.first().is_some_and(|input| input.height == node.output.height);
         let few = if product.kernel == 9.0 && product.groups == 1.0 && strideless { self.winograd } else { 1.0 };
-        few * if pass == Pass::BackwardWeight { self.slopes } else { self.convolution }
+        few * if pass == Pass::BackwardWeight { self.gradients } else { self.convolution }
     }
 }
 

@@ -13,7 +13,7 @@ use lockstep_topology::cluster::{Device, DeviceKind};
 use super::roofline::{Numbers, Roof, chain_on, efficiency, moved_by, passes};
 
 /// The number of measured layers that an estimate uses.
-const SPEAKERS: usize = 3;
+const NEAREST: usize = 3;
 /// Limits the weight of the nearest.
 const SOFT: f64 = 0.1;
 /// Distance between chains of other layers.
@@ -76,7 +76,7 @@ impl Nearest {
             (!found.is_empty()).then_some(found)
         })?;
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
-        near.truncate(SPEAKERS);
+        near.truncate(NEAREST);
         let (mut weights, mut logs, mut slowdown) = (0.0, 0.0, 0.0);
         for (distance, known) in near {
             let own: Vec<&Node> = known.nodes.iter().collect();

@@ -193,12 +193,12 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
             // Separate kernels convert weights to factors, and gradients to fp32.
             let casts = numbers.casts(node, *pass);
-            let turning = casts / roof.bytes_s;
+            let conversion = casts / roof.bytes_s;
             // Layers fused into the first one's kernels need no launch of their own.
             launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };
             launches += if casts > 0.0 { roof.launch_s } else { 0.0 };
-            busy += seconds + turning;
-            filled += occupancy * seconds + turning;
+            busy += seconds + conversion;
+            filled += occupancy * seconds + conversion;
             total += bytes + casts;
         }
     }

@@ -15,7 +15,7 @@ use super::input::InputStream;
 use super::path::Peer;
 use super::{Engine, Job};
 use crate::fluid::Fluid;
-use crate::noise::{Noise, Place};
+use crate::noise::{Noise, TracePosition};
 use crate::plan::{Cursor, Plan, RolePlan, Slot, TaskPlan};
 use crate::platform::Platform;
 use crate::trace::TraceWork;
@@ -68,7 +68,7 @@ pub(crate) struct Rank {
     /// The present factor on the time of its work.
     pub(super) slowdown: f64,
     /// Its position in the record of its host's noise, if there is one.
-    pub(super) noise: Option<Place>,
+    pub(super) noise: Option<TracePosition>,
 }
 
 /// All ranks before anything has happened.

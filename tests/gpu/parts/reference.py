@@ -63,13 +63,13 @@ class RoundedProduct(torch.autograd.Function):
         return call(rounded(x), rounded(weight), bias)
 
     @staticmethod
-    def backward(context, slope):
+    def backward(context, gradient):
         factors = [rounded(one).requires_grad_() for one in context.saved_tensors]
         with torch.enable_grad():
             result = context.call(*factors, None)
-        d_x, d_weight = torch.autograd.grad(result, factors, rounded(slope))
-        places = [axis for axis in range(slope.dim()) if axis != 1]
-        return None, d_x, d_weight, slope.sum(places) if context.has_bias else None
+        d_x, d_weight = torch.autograd.grad(result, factors, rounded(gradient))
+        places = [axis for axis in range(gradient.dim()) if axis != 1]
+        return None, d_x, d_weight, gradient.sum(places) if context.has_bias else None
 
 
 class RoundedFactors(TorchFunctionMode):

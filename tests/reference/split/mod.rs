@@ -199,9 +199,9 @@ impl Weights {
             for at in range(parameter) {
                 let (w, v) = (&mut self.values[at], &mut self.velocity[at]);
                 let plain = scale * gradient[at] + decay * *w;
-                let slope = if step.absorbed { step.rate * plain } else { plain };
-                *v = step.keep * *v + slope;
-                let taken = if step.nesterov { slope + step.momentum * *v } else { *v };
+                let d_output = if step.absorbed { step.rate * plain } else { plain };
+                *v = step.keep * *v + d_output;
+                let taken = if step.nesterov { d_output + step.momentum * *v } else { *v };
                 *w -= if step.absorbed { taken } else { step.rate * taken };
             }
         }

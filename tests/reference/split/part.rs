@@ -27,7 +27,7 @@ enum Work {
 
 /// The gradient of a layer's output so far: a complete one, and summands of all ranks.
 #[derive(Default)]
-struct Slope {
+struct OutputGradient {
     whole: Option<Vec<f32>>,
     parts: Vec<Vec<f32>>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Part<'a> {
     sums: Vec<ExpressionId>,
     works: Vec<Work>,
     outputs: Vec<Vec<f32>>,
-    slopes: Vec<Slope>,
+    d_outputs: Vec<OutputGradient>,
     statistics: Vec<f32>,
     labels: Vec<u32>,
     /// Places of the samples among all since training began.
@@ -105,7 +105,7 @@ impl<'a> Part<'a> {
             reduction_order,
             sums,
             outputs: outputs.collect(),
-            slopes: works.iter().map(|_| Slope::default()).collect(),
+            d_outputs: works.iter().map(|_| OutputGradient::default()).collect(),
             works,
             statistics: init::statistics(model),
             labels: vec![0; samples],
@@ -138,16 +138,16 @@ impl<'a> Part<'a> {
 
     /// Returns the gradient of layer `id`, if there is one, to the workers that own the samples.
     pub(super) fn return_gradients(&mut self, id: LayerId, pass: &[Piece], workers: &mut [Part<'_>]) {
-        let (slope, size) = (std::mem::take(&mut self.slopes[id.index()]), self.size(id));
+        let (d_output, size) = (std::mem::take(&mut self.d_outputs[id.index()]), self.size(id));
         let of_piece = |piece: &Piece| std::iter::repeat_n(piece.worker as usize, piece.count as usize);
         let owners: Vec<usize> = pass.iter().flat_map(of_piece).collect();
-        let Some(gradient) = self.added_up(slope, |element| owners[element / size]) else { return };
+        let Some(gradient) = self.added_up(d_output, |element| owners[element / size]) else { return };
         let mut gradient = gradient.as_slice();
         for piece in pass {
             let (own, others) = gradient.split_at(piece.count as usize * size);
             let worker = &mut workers[piece.worker as usize];
             let all = worker.samples * size;
-            let whole = worker.slopes[id.index()].whole.get_or_insert_with(|| vec![0.0; all]);
+            let whole = worker.d_outputs[id.index()].whole.get_or_insert_with(|| vec![0.0; all]);
             whole[piece.first as usize * size..][..own.len()].copy_from_slice(own);
             gradient = others;
         }
@@ -203,37 +203,39 @@ impl<'a> Part<'a> {
 
     /// Adds the gradients of a layer's inputs to those so far, and that of its parameters to `gradient`.
     pub(super) fn backward(&mut self, id: LayerId, weights: &[f32], scale: f32, gradient: &mut [f32]) {
-        let (node, slope) = (self.model.node(id), std::mem::take(&mut self.slopes[id.index()]));
+        let (node, d_output) = (self.model.node(id), std::mem::take(&mut self.d_outputs[id.index()]));
         let mut work = std::mem::replace(&mut self.works[id.index()], Work::Input);
         let inputs: Vec<&[f32]> = node.inputs.iter().map(|input| self.outputs[input.index()].as_slice()).collect();
         let output = self.outputs[id.index()].as_slice();
         let wanted = self.model.needs_input_gradient(id);
-        let mut found: Vec<Slope> = Vec::new();
+        let mut found: Vec<OutputGradient> = Vec::new();
         match &mut work {
             Work::Input => {}
             Work::Loss(loss) => {
                 let mut whole = vec![0.0; inputs[0].len()];
                 loss.backward(scale * node.loss_weight, &mut whole, false);
-                found.push(Slope { whole: Some(whole), parts: Vec::new() });
+                found.push(OutputGradient { whole: Some(whole), parts: Vec::new() });
             }
             Work::Whole(kernel) => {
                 let values = Values { inputs: &inputs, output, weights: &weights[parameters(node)], wanted };
                 if layer_of(self.sharding, id).gradient.on(self.sharding.axis) == AxisLayout::Partial {
                     // Inputs that every rank has in full, each with a summand of the gradient.
-                    found.resize_with(inputs.len(), Slope::default);
-                    for part in &slope.parts {
+                    found.resize_with(inputs.len(), OutputGradient::default);
+                    for part in &d_output.parts {
                         let of_rank = values.back(kernel, part, &mut []);
-                        found.iter_mut().zip(of_rank).for_each(|(slope, part)| slope.parts.push(part));
+                        found.iter_mut().zip(of_rank).for_each(|(d_output, part)| d_output.parts.push(part));
                     }
-                } else if let Some(sum) = self.sum(id, slope) {
+                } else if let Some(sum) = self.sum(id, d_output) {
                     let of_inputs = values.back(kernel, &sum, &mut gradient[parameters(node)]);
-                    found.extend(of_inputs.into_iter().map(|whole| Slope { whole: Some(whole), parts: Vec::new() }));
+                    found.extend(
+                        of_inputs.into_iter().map(|whole| OutputGradient { whole: Some(whole), parts: Vec::new() }),
+                    );
                 }
             }
             Work::Split(kernels) => {
                 let rows = Rows::of(node, self.program.model.node(own_id(self.sharding, id)));
-                found.push(Slope::default());
-                let sum = self.sum(id, slope).unwrap_or_default();
+                found.push(OutputGradient::default());
+                let sum = self.sum(id, d_output).unwrap_or_default();
                 for (rank, kernel) in kernels.iter_mut().enumerate() {
                     let (own, output) = (rows.weights(weights, rank), rows.cut(output, rank));
                     let values = Values { inputs: &inputs, output: &output, weights: &own, wanted };
@@ -244,47 +246,47 @@ impl<'a> Part<'a> {
             }
             Work::Columns(kernels, bias) => {
                 let columns = Columns::of(node, self.program.model.node(own_id(self.sharding, id)));
-                let slope = self.sum(id, slope).expect("its output is used");
+                let d_output = self.sum(id, d_output).expect("its output is used");
                 if let Some(bias) = bias {
                     let of_bias = Some((&mut gradient[range(&node.parameters[1])], false));
-                    bias.backward(&[output], output, &weights[range(&node.parameters[1])], &slope, &mut [], of_bias);
+                    bias.backward(&[output], output, &weights[range(&node.parameters[1])], &d_output, &mut [], of_bias);
                 }
                 let mut d_input = vec![0.0; inputs[0].len()];
                 for (rank, kernel) in kernels.iter_mut().enumerate() {
                     let (input, own) = (columns.cut(inputs[0], rank), columns.weights(weights, rank));
                     let values = Values { inputs: &[&input], output, weights: &own, wanted };
                     let mut of_rank = vec![0.0; own.len()];
-                    for of_input in values.back(kernel, &slope, &mut of_rank) {
+                    for of_input in values.back(kernel, &d_output, &mut of_rank) {
                         columns.join(&of_input, rank, &mut d_input);
                     }
                     columns.put_weights(&of_rank, rank, gradient);
                 }
-                found.push(Slope { whole: wanted.then_some(d_input), parts: Vec::new() });
+                found.push(OutputGradient { whole: wanted.then_some(d_input), parts: Vec::new() });
             }
         }
         self.works[id.index()] = work;
         for (input, found) in node.inputs.iter().zip(found) {
-            self.slopes[input.index()].add(found);
+            self.d_outputs[input.index()].add(found);
         }
     }
 
     /// The gradient of a layer's output where each rank needs that of its own features.
-    fn sum(&self, id: LayerId, slope: Slope) -> Option<Vec<f32>> {
+    fn sum(&self, id: LayerId, d_output: OutputGradient) -> Option<Vec<f32>> {
         let returns = |layer: &ShardLayer| layer.gather == Some(Gather::Returns) && layer.origin == id;
-        if self.sharding.layers.iter().any(returns) && !slope.parts.is_empty() {
-            let mut sum = all_reduced(&self.algorithm, &slope.parts);
-            slope.whole.iter().for_each(|whole| add_into(&mut sum, whole));
+        if self.sharding.layers.iter().any(returns) && !d_output.parts.is_empty() {
+            let mut sum = all_reduced(&self.algorithm, &d_output.parts);
+            d_output.whole.iter().for_each(|whole| add_into(&mut sum, whole));
             return Some(sum);
         }
         let plane = self.model.node(id).output.height * self.model.node(id).output.width;
         let own = self.program.model.node(own_id(self.sharding, id)).output.channels;
         let (size, features) = (self.size(id), (own * plane) as usize);
-        self.added_up(slope, |element| element % size / features)
+        self.added_up(d_output, |element| element % size / features)
     }
 
     /// A gradient whose summands are added as by the rank that gets the element.
-    fn added_up(&self, slope: Slope, owner: impl Fn(usize) -> usize) -> Option<Vec<f32>> {
-        let Slope { whole, parts } = slope;
+    fn added_up(&self, d_output: OutputGradient, owner: impl Fn(usize) -> usize) -> Option<Vec<f32>> {
+        let OutputGradient { whole, parts } = d_output;
         let Some(first) = parts.first() else { return whole };
         let element = |at: usize| {
             let sum = self.reduction_order.fold(self.sums[owner(at)], |rank| parts[rank as usize][at], |a, b| a + b);
@@ -294,8 +296,8 @@ impl<'a> Part<'a> {
     }
 }
 
-impl Slope {
-    fn add(&mut self, other: Slope) {
+impl OutputGradient {
+    fn add(&mut self, other: OutputGradient) {
         match (&mut self.whole, other.whole) {
             (Some(sum), Some(more)) => add_into(sum, &more),
             (whole, more) => *whole = whole.take().or(more),

@@ -184,7 +184,7 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("layer.momentum layer.rate", "0.3"),
     ("layer.block", "\"absent\""),
     ("ceil count_padding", "true"),
-    ("slope factor summand", "0.7"),
+    ("slope factor shift", "0.7"),
     ("layer.first", "1"),
     ("layer.channels", "2"),
     ("before after", "2"),

@@ -27,7 +27,7 @@ pub(super) struct Layer {
 
 /// The position of a vertex: a layer and an index into it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct LayerIndex {
     pub(super) layer: u32,
     pub(super) index: u32,
 }
@@ -36,7 +36,7 @@ pub(super) struct Place {
 pub(super) struct Layers<'c> {
     cluster: &'c Cluster,
     pub(super) layers: Vec<Layer>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<LayerIndex>,
     /// Ranks of an item, and how many items there are.
     pub(super) size: u32,
     pub(super) items: u32,
@@ -52,7 +52,7 @@ type Wire = (LinkKind, Time, u64, bool, bool, u32);
 impl<'c> Layers<'c> {
     /// Items of `size` ranks each with these vertices, `stride` per item; `None` if they are not equal.
     pub(super) fn new(cluster: &'c Cluster, size: u32, stride: u32, vertices: Vec<VertexId>) -> Option<Layers<'c>> {
-        let nowhere = Place { layer: NONE, index: 0 };
+        let nowhere = LayerIndex { layer: NONE, index: 0 };
         let items = vertices.len() as u32 / stride.max(1);
         let places = vec![nowhere; cluster.graph().node_count()];
         let mut layers = Layers {
@@ -140,7 +140,7 @@ impl<'c> Layers<'c> {
             if self.places[vertex.0 as usize].layer != NONE {
                 return false;
             }
-            self.places[vertex.0 as usize] = Place { layer, index };
+            self.places[vertex.0 as usize] = LayerIndex { layer, index };
         }
         self.layers.push(Layer { size: self.size, stride, vertices });
         let vertices = &self.layers[layer as usize].vertices;

@@ -3,7 +3,7 @@
 //! Four GPUs behind one bridge, 32 hosts on a leaf switch and 16 leaves on a core give 1, 4, 128, 2048: any two GPUs of
 //! a host, any two hosts of a leaf and any two leaves can be swapped, each with everything below it.
 
-use super::layers::{Layer, Layers, NONE, Place};
+use super::layers::{Layer, LayerIndex, Layers, NONE};
 use super::permutations::Permutations;
 use crate::cluster::{Cluster, DeviceId, LinkId, VertexId};
 use crate::{Placement, Rank};
@@ -17,7 +17,7 @@ pub struct Levels {
     /// Ranks that must move together for routes to move with them.
     grain: u32,
     layers: Vec<Layer>,
-    places: Vec<Place>,
+    places: Vec<LayerIndex>,
 }
 
 impl Levels {
@@ -118,7 +118,7 @@ impl Levels {
     }
 }
 
-type RankLevels = (Vec<u32>, Vec<Layer>, Vec<Place>);
+type RankLevels = (Vec<u32>, Vec<Layer>, Vec<LayerIndex>);
 
 /// Levels that start at devices with the same number of ranks each.
 fn by_device(cluster: &Cluster, placement: &Placement) -> Option<RankLevels> {

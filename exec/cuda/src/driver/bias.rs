@@ -32,7 +32,7 @@ fn affine(scalar: Scalar, tensor: u64, bias: u64, sizes: Sizes, rectified: bool)
 fn affine_of<A: Activation>(tensor: u64, bias: u64, (samples, channels, plane): Sizes, rectified: bool) -> KernelCall {
     let elements = u64::from(samples) * u64::from(channels) * u64::from(plane);
     let y = ViewMut::<A>::new(tensor, elements);
-    let summands = Some(View::new(bias, channels.into()));
-    ChannelAffine { x: y.view(), factors: None, summands, y, samples, channels, plane, rectified, accumulate: false }
+    let biases = Some(View::new(bias, channels.into()));
+    ChannelAffine { x: y.view(), factors: None, biases, y, samples, channels, plane, rectified, accumulate: false }
         .call()
 }

@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 use lockstep_exec::device::DeviceError;
 
 use super::status::Status;
-use crate::libraries::LibraryPlaces;
+use crate::libraries::LibraryFolders;
 use crate::probe::{Gpu, probe};
 
 /// A GPU whose libraries are loaded and whose primary context is retained until the last user drops it.
@@ -19,7 +19,7 @@ use crate::probe::{Gpu, probe};
 pub struct Context {
     cuda: Arc<CudaContext>,
     gpu: Gpu,
-    places: LibraryPlaces,
+    places: LibraryFolders,
 }
 
 impl Context {
@@ -27,7 +27,7 @@ impl Context {
     ///
     /// # Errors
     /// A library is missing (with every place searched); there is no such GPU, or it does not start.
-    pub fn open(places: &LibraryPlaces, ordinal: u32) -> Result<Arc<Context>, DeviceError> {
+    pub fn open(places: &LibraryFolders, ordinal: u32) -> Result<Arc<Context>, DeviceError> {
         let machine = probe(places).map_err(|reason| DeviceError::Unavailable(reason.to_string()))?;
         let Some(gpu) = machine.gpus.get(ordinal as usize) else {
             let count = machine.gpus.len();
@@ -120,7 +120,7 @@ impl Context {
         &self.cuda
     }
 
-    pub(super) fn places(&self) -> &LibraryPlaces {
+    pub(super) fn places(&self) -> &LibraryFolders {
         &self.places
     }
 }

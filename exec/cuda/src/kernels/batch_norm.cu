@@ -1,5 +1,5 @@
 // Batch normalisation (Ioffe & Szegedy 2015, Algorithm 1 and the gradients of section 3) of [samples, channels, plane],
-// alone or followed by an addition and a ReLU. Its backward pass begins with channel_slopes and channel_slopes_finish.
+// alone or followed by an addition and a ReLU. Its backward pass begins with channel_gradients and channel_gradients_finish.
 
 // For each part of a channel the mean of its elements and Σ (x − mean)², in one pass. Sums are shifted by the part's
 // first element, which is near the others: of shifted sums s₁ and s₂ of n elements mean = pivot + s₁/n and Σ (x −
@@ -59,8 +59,8 @@ KERNEL(batch_norm_forward)(
     }, y, x, addend);
 }
 
-// d_x ← (d − level − (x − mean)·along)·(γ·inverse), or adds that, with d as in channel_slopes; the addend's gradient,
-// if any, is d itself. `along` and `level` are those of channel_slopes_finish. d_x or d_addend may alias d_y.
+// d_x ← (d − level − (x − mean)·along)·(γ·inverse), or adds that, with d as in channel_gradients; the addend's gradient,
+// if any, is d itself. `along` and `level` are those of channel_gradients_finish. d_x or d_addend may alias d_y.
 KERNEL(batch_norm_backward)(
     const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
     const float* betas, const float* along, const float* level, Real* d_x, Real* d_addend, u32 samples, u32 channels,
@@ -69,7 +69,7 @@ KERNEL(batch_norm_backward)(
     const auto &mean = own.of[0], &flat = own.of[3], &steep = own.of[4], &beta = own.of[5];
     float scale[4] = {};
     struct Fetched {
-        Four slopes, x, y;
+        Four gradients, x, y;
     };
     const Real* outputs = rectified ? y : nullptr;
     const auto fetch = [&](const Group& group) {
@@ -77,16 +77,16 @@ KERNEL(batch_norm_backward)(
     };
     each_group_ahead(u64(samples) * channels * plane, fetch, [&](Fetched& fetched, const Group& group) {
         if (own.load_for(group)) scales(own.of[1], own.of[2], scale);
-        auto& slopes = fetched.slopes.of;
+        auto& gradients = fetched.gradients.of;
         float before[4];
 #pragma unroll
         for (u32 lane = 0; lane < 4; ++lane) {
             const float off = fetched.x.of[lane] - mean[lane];
             const float output = outputs ? fetched.y.of[lane] : off * scale[lane] + beta[lane];
-            if (rectified && output <= 0.0f) slopes[lane] = 0.0f;
-            before[lane] = (slopes[lane] - flat[lane] - off * steep[lane]) * scale[lane];
+            if (rectified && output <= 0.0f) gradients[lane] = 0.0f;
+            before[lane] = (gradients[lane] - flat[lane] - off * steep[lane]) * scale[lane];
         }
-        if (d_addend) merge(d_addend, group, slopes, accumulate_addend);
+        if (d_addend) merge(d_addend, group, gradients, accumulate_addend);
         merge(d_x, group, before, accumulate);
     }, d_x, d_y, x, y, d_addend);
 }

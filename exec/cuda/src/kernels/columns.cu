@@ -78,12 +78,12 @@ __device__ inline void sum_of_threads(
     }
 }
 
-// channel_slopes of [rows, channels].
-KERNEL(column_slopes)(
+// channel_gradients of [rows, channels].
+KERNEL(column_gradients)(
     const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
     const float* betas, Real* masked, double* partials, u32 channels, Parts parts, bool rectified) {
     struct Fetched {
-        float slopes[4], values[4], outputs[4];
+        float gradients[4], values[4], outputs[4];
     };
     SHARED(double, scratch);
     const Tile tile(channels, in_fours(channels, d_y, x, y, masked));
@@ -100,7 +100,7 @@ KERNEL(column_slopes)(
         parts.begin(tile.part), parts.end(tile.part),
         [&](const Group& group) {
             Fetched fetched = {};
-            load(d_y, group, fetched.slopes);
+            load(d_y, group, fetched.gradients);
             if (x) load(x, group, fetched.values);
             if (rectified && y) load(y, group, fetched.outputs);
             return fetched;
@@ -110,11 +110,11 @@ KERNEL(column_slopes)(
             for (u32 at = 0; at < 4; ++at) {
                 const float off = fetched.values[at] - mean[at];
                 const float output = from_input ? off * scale[at] + shift[at] : fetched.outputs[at];
-                if (rectified && output <= 0.0f) fetched.slopes[at] = 0.0f;
-                products[at] += fetched.slopes[at] * off;
-                sum[at] += fetched.slopes[at];
+                if (rectified && output <= 0.0f) fetched.gradients[at] = 0.0f;
+                products[at] += fetched.gradients[at] * off;
+                sum[at] += fetched.gradients[at];
             }
-            if (masked) store(masked, group, fetched.slopes);
+            if (masked) store(masked, group, fetched.gradients);
         },
         [&] {
 #pragma unroll

@@ -7,7 +7,7 @@ KERNEL(sigmoid_forward)(const Real* x, Real* y, u32 elements) {
 
 // d_x ← d_y · y · (1 − y), or adds that. d_x may alias d_y.
 KERNEL(sigmoid_backward)(const Real* d_y, const Real* y, Real* d_x, u32 elements, bool accumulate) {
-    each_slope(d_y, y, d_x, elements, accumulate, [](float y) { return y * (1.0f - y); });
+    each_derivative(d_y, y, d_x, elements, accumulate, [](float y) { return y * (1.0f - y); });
 }
 
 // y ← tanh x. y may alias x.
@@ -17,5 +17,5 @@ KERNEL(tanh_forward)(const Real* x, Real* y, u32 elements) {
 
 // d_x ← d_y · (1 − y²), or adds that. d_x may alias d_y.
 KERNEL(tanh_backward)(const Real* d_y, const Real* y, Real* d_x, u32 elements, bool accumulate) {
-    each_slope(d_y, y, d_x, elements, accumulate, [](float y) { return 1.0f - y * y; });
+    each_derivative(d_y, y, d_x, elements, accumulate, [](float y) { return 1.0f - y * y; });
 }

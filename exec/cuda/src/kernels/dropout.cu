@@ -97,12 +97,12 @@ KERNEL(dropout_backward)(
     each_sixteen(
         samples, size, offset, [&](u64 index, u32, u64) { bits = kept[index]; },
         [&](const Group& group, u32 four) {
-            float slopes[4];
-            load(d_y, group, slopes);
+            float gradients[4];
+            load(d_y, group, gradients);
 #pragma unroll
             for (u32 lane = 0; lane < 4; ++lane)
-                slopes[lane] = (bits >> (4 * four + lane) & 1) != 0 ? factor * slopes[lane] : 0.0f;
-            merge(d_x, group, slopes, accumulate);
+                gradients[lane] = (bits >> (4 * four + lane) & 1) != 0 ? factor * gradients[lane] : 0.0f;
+            merge(d_x, group, gradients, accumulate);
         },
         [](u64) {}, d_y, d_x);
 }

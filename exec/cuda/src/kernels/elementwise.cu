@@ -30,12 +30,12 @@ KERNEL(relu_forward)(const Real* x, Real* y, u32 elements) {
 KERNEL(relu_backward)(
     const Real* d_y, const Real* y, Real* d_x, Real* d_other, u32 elements, bool accumulate, bool accumulate_other) {
     each_group(elements, [&](const Group& group) {
-        float slopes[4], values[4];
-        load(d_y, group, slopes);
+        float gradients[4], values[4];
+        load(d_y, group, gradients);
         load(y, group, values);
 #pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) values[lane] = slopes[lane] = values[lane] <= 0.0f ? 0.0f : slopes[lane];
-        merge(d_x, group, slopes, accumulate);
+        for (u32 lane = 0; lane < 4; ++lane) values[lane] = gradients[lane] = values[lane] <= 0.0f ? 0.0f : gradients[lane];
+        merge(d_x, group, gradients, accumulate);
         if (d_other) merge(d_other, group, values, accumulate_other);
     }, d_x, d_y, y, d_other);
 }

@@ -10,7 +10,7 @@ KERNEL(exact_gelu_forward)(const Real* x, Real* y, u32 elements) {
 
 // d_x ← d_y times the derivative at x, or adds that. d_x may alias d_y.
 KERNEL(exact_gelu_backward)(const Real* d_y, const Real* x, Real* d_x, u32 elements, bool accumulate) {
-    each_slope(d_y, x, d_x, elements, accumulate, [](float x) {
+    each_derivative(d_y, x, d_x, elements, accumulate, [](float x) {
         return gelu_share(x) + x * 0.3989423f * expf(-0.5f * x * x);
     });
 }

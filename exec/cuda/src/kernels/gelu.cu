@@ -10,7 +10,7 @@ KERNEL(gelu_forward)(const Real* x, Real* y, u32 elements) {
 
 // d_x ← d_y times the derivative at x, or adds that. d_x may alias d_y.
 KERNEL(gelu_backward)(const Real* d_y, const Real* x, Real* d_x, u32 elements, bool accumulate) {
-    each_slope(d_y, x, d_x, elements, accumulate, [](float x) {
+    each_derivative(d_y, x, d_x, elements, accumulate, [](float x) {
         const float bent = gelu_bend(x), inner = 0.7978846f * (1.0f + 3.0f * 0.044715f * x * x);
         return 0.5f * (1.0f + bent) + 0.5f * x * (1.0f - bent * bent) * inner;
     });

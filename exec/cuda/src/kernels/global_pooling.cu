@@ -50,22 +50,22 @@ KERNEL(global_pool_forward)(const Real* x, Real* y, u32 images, u32 plane, u32 i
 KERNEL(global_pool_backward)(const Real* d_y, Real* d_x, u32 images, u32 plane, u32 inner, bool accumulate) {
     const bool fours = in_fours(inner, d_y, d_x);
     each_group(u64(images) * plane * inner, [&](const Group& group) {
-        float slopes[4] = {};
+        float gradients[4] = {};
         // The channel of the image, whose planes are `plane` · `inner` long.
         Channel at(images, plane * inner, group.first + group.from);
         if (fours) {
-            load(d_y + u64(at.channel) * inner + (plane * inner - at.left) % inner, Group{0, 0, 4, true}, slopes);
+            load(d_y + u64(at.channel) * inner + (plane * inner - at.left) % inner, Group{0, 0, 4, true}, gradients);
 #pragma unroll
-            for (u32 lane = 0; lane < 4; ++lane) slopes[lane] = slopes[lane] / float(plane);
+            for (u32 lane = 0; lane < 4; ++lane) gradients[lane] = gradients[lane] / float(plane);
         } else {
 #pragma unroll
             for (u32 lane = 0; lane < 4; ++lane) {
                 if (!group.has(lane)) continue;
                 const u32 within = inner == 1 ? 0 : (plane * inner - at.left) % inner;
-                slopes[lane] = load(d_y + u64(at.channel) * inner + within) / float(plane);
+                gradients[lane] = load(d_y + u64(at.channel) * inner + within) / float(plane);
                 at.step();
             }
         }
-        merge(d_x, group, slopes, accumulate);
+        merge(d_x, group, gradients, accumulate);
     }, d_x);
 }

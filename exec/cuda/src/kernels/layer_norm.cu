@@ -35,18 +35,18 @@ KERNEL(layer_norm_backward)(
     for (u64 index = thread_of_grid(); index < places; index += threads_of_grid()) {
         const u64 first = first_of(index, channels, plane);
         const float mean = kept[2 * index], inverse = kept[2 * index + 1];
-        float slopes = 0.0f, products = 0.0f;
+        float gradients = 0.0f, products = 0.0f;
         for (u32 c = 0; c < channels; ++c) {
             const u64 at = first + u64(c) * plane;
-            const float slope = gammas[c] * load(d_y + at);
-            slopes += slope;
-            products += slope * (load(x + at) - mean) * inverse;
+            const float gradient = gammas[c] * load(d_y + at);
+            gradients += gradient;
+            products += gradient * (load(x + at) - mean) * inverse;
         }
-        slopes /= float(channels), products /= float(channels);
+        gradients /= float(channels), products /= float(channels);
         for (u32 c = 0; c < channels; ++c) {
             const u64 at = first + u64(c) * plane;
             const float normal = (load(x + at) - mean) * inverse;
-            merge(d_x + at, inverse * (gammas[c] * load(d_y + at) - slopes - normal * products), accumulate);
+            merge(d_x + at, inverse * (gammas[c] * load(d_y + at) - gradients - normal * products), accumulate);
         }
     }
 }
@@ -60,9 +60,9 @@ KERNEL(layer_norm_parameters)(
     float products = 0.0f, sum = 0.0f;
     for (u32 index = threadIdx.x; index < places; index += BLOCK) {
         const u64 at = first_of(index, channels, plane) + u64(channel) * plane;
-        const float slope = load(d_y + at);
-        products += slope * (load(x + at) - kept[2 * u64(index)]) * kept[2 * u64(index) + 1];
-        sum += slope;
+        const float gradient = load(d_y + at);
+        products += gradient * (load(x + at) - kept[2 * u64(index)]) * kept[2 * u64(index) + 1];
+        sum += gradient;
     }
     const double all_products = block_sum(products, scratch), all = block_sum(sum, scratch);
     if (threadIdx.x == 0) {

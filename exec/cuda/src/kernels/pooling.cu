@@ -171,23 +171,23 @@ KERNEL(max_pool_forward)(
 }
 
 template <u32 W>
-__device__ inline void slopes_of_largest(
+__device__ inline void gradients_of_largest(
     const Real* d_y, const Real* y, const u32* best, Real* d_x, u32 images, const Window& window, bool rectified,
     bool accumulate) {
     each_input<W>(images, window, [&](u64 index, const Place& at) {
         const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
         const u64 first = at.image * window.outputs() + at.inner;
-        float sums[W] = {}, slopes[W], outputs[W] = {};
+        float sums[W] = {}, gradients[W], outputs[W] = {};
         u32 places[W];
         for (u32 r = rows.from; r < rows.to; ++r) {
             for (u32 c = columns.from; c < columns.to; ++c) {
                 const u64 from = first + window.output(r, c);
                 load_places<W>(best + from, places);
-                load_all<W>(d_y + from, slopes);
+                load_all<W>(d_y + from, gradients);
                 if (rectified) load_all<W>(y + from, outputs);
 #pragma unroll
                 for (u32 lane = 0; lane < W; ++lane)
-                    if (places[lane] == at.within && !(rectified && outputs[lane] <= 0.0f)) sums[lane] += slopes[lane];
+                    if (places[lane] == at.within && !(rectified && outputs[lane] <= 0.0f)) sums[lane] += gradients[lane];
             }
         }
         merge_all<W>(d_x + index, sums, accumulate);
@@ -199,9 +199,9 @@ KERNEL(max_pool_backward)(
     const Real* d_y, const Real* y, const u32* best, Real* d_x, u32 images, Window window, bool rectified,
     bool accumulate) {
     if (in_fours(window.inner, d_y, y, best, d_x))
-        slopes_of_largest<4>(d_y, y, best, d_x, images, window, rectified, accumulate);
+        gradients_of_largest<4>(d_y, y, best, d_x, images, window, rectified, accumulate);
     else
-        slopes_of_largest<1>(d_y, y, best, d_x, images, window, rectified, accumulate);
+        gradients_of_largest<1>(d_y, y, best, d_x, images, window, rectified, accumulate);
 }
 
 template <u32 W>
@@ -234,18 +234,18 @@ KERNEL(mean_pool_forward)(const Real* x, Real* y, u32 images, Window window) {
 }
 
 template <u32 W>
-__device__ inline void slopes_of_means(const Real* d_y, Real* d_x, u32 images, const Window& window, bool accumulate) {
+__device__ inline void gradients_of_means(const Real* d_y, Real* d_x, u32 images, const Window& window, bool accumulate) {
     each_input<W>(images, window, [&](u64 index, const Place& at) {
         const Span rows = window.over_row(at.row), columns = window.over_column(at.column);
         const Real* from = d_y + at.image * window.outputs() + at.inner;
-        float sums[W] = {}, slopes[W];
+        float sums[W] = {}, gradients[W];
         for (u32 r = rows.from; r < rows.to; ++r) {
             const u32 high = window.counted_row(r);
             for (u32 c = columns.from; c < columns.to; ++c) {
                 const u32 count = high * window.counted_column(c);
-                load_all<W>(from + window.output(r, c), slopes);
+                load_all<W>(from + window.output(r, c), gradients);
 #pragma unroll
-                for (u32 lane = 0; lane < W; ++lane) sums[lane] += slopes[lane] / float(count);
+                for (u32 lane = 0; lane < W; ++lane) sums[lane] += gradients[lane] / float(count);
             }
         }
         merge_all<W>(d_x + index, sums, accumulate);
@@ -254,6 +254,6 @@ __device__ inline void slopes_of_means(const Real* d_y, Real* d_x, u32 images, c
 
 // d_x ← Σ d_y / places of the windows over this place, or adds that.
 KERNEL(mean_pool_backward)(const Real* d_y, Real* d_x, u32 images, Window window, bool accumulate) {
-    if (in_fours(window.inner, d_y, d_x)) slopes_of_means<4>(d_y, d_x, images, window, accumulate);
-    else slopes_of_means<1>(d_y, d_x, images, window, accumulate);
+    if (in_fours(window.inner, d_y, d_x)) gradients_of_means<4>(d_y, d_x, images, window, accumulate);
+    else gradients_of_means<1>(d_y, d_x, images, window, accumulate);
 }

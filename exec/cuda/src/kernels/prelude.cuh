@@ -222,16 +222,16 @@ __device__ inline void each_value(const R* x, R* y, u32 elements, Curve curve) {
     }, y, x);
 }
 
-// d_x ← d_y · slope(at), element by element, or adds that. d_x may alias d_y.
-template <class R, class Slope>
-__device__ inline void each_slope(const R* d_y, const R* at, R* d_x, u32 elements, bool accumulate, Slope slope) {
+// d_x ← d_y · derivative(at), element by element, or adds that. d_x may alias d_y.
+template <class R, class Derivative>
+__device__ inline void each_derivative(const R* d_y, const R* at, R* d_x, u32 elements, bool accumulate, Derivative derivative) {
     each_group(elements, [&](const Group& group) {
-        float slopes[4], values[4];
-        load(d_y, group, slopes);
+        float gradients[4], values[4];
+        load(d_y, group, gradients);
         load(at, group, values);
 #pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) slopes[lane] *= slope(values[lane]);
-        merge(d_x, group, slopes, accumulate);
+        for (u32 lane = 0; lane < 4; ++lane) gradients[lane] *= derivative(values[lane]);
+        merge(d_x, group, gradients, accumulate);
     }, d_x, d_y, at);
 }
 

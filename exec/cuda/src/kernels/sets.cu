@@ -83,14 +83,14 @@ KERNEL(group_norm_backward)(
     SHARED(double, scratch);
     const u32 sample = blockIdx.x / groups, count = channels / groups, first = blockIdx.x % groups * count;
     const float mean = kept[2 * u64(blockIdx.x)], inverse = kept[2 * u64(blockIdx.x) + 1];
-    float slopes = 0.0f, products = 0.0f;
+    float gradients = 0.0f, products = 0.0f;
     each_of_set(sample, first, count, channels, plane, last, [&](u32 channel, u64 at) {
-        const float slope = gammas[channel] * load(d_y + at);
-        slopes += slope;
-        products += slope * (load(x + at) - mean) * inverse;
+        const float gradient = gammas[channel] * load(d_y + at);
+        gradients += gradient;
+        products += gradient * (load(x + at) - mean) * inverse;
     });
     const double size = double(count) * plane;
-    const float all = float(block_sum(slopes, scratch) / size), all_products = float(block_sum(products, scratch) / size);
+    const float all = float(block_sum(gradients, scratch) / size), all_products = float(block_sum(products, scratch) / size);
     each_of_set(sample, first, count, channels, plane, last, [&](u32 channel, u64 at) {
         const float normal = (load(x + at) - mean) * inverse;
         merge(d_x + at, inverse * (gammas[channel] * load(d_y + at) - all - normal * all_products), accumulate);
@@ -142,9 +142,9 @@ KERNEL(response_forward)(
     });
 }
 
-// slopes ← γ · Σ d_y · x of each channel of a sample. One block per channel and sample.
-KERNEL(response_slopes)(
-    const Real* d_y, const Real* x, const float* gammas, float* slopes, u32 sets, u32 channels, u32 plane, bool last) {
+// gradients ← γ · Σ d_y · x of each channel of a sample. One block per channel and sample.
+KERNEL(response_gradients)(
+    const Real* d_y, const Real* x, const float* gammas, float* gradients, u32 sets, u32 channels, u32 plane, bool last) {
     if (blockIdx.x >= sets) return;
     SHARED(double, scratch);
     float products = 0.0f;
@@ -152,19 +152,19 @@ KERNEL(response_slopes)(
         products += load(d_y + at) * load(x + at);
     });
     const double all = block_sum(products, scratch);
-    if (threadIdx.x == 0) slopes[blockIdx.x] = gammas[blockIdx.x % channels] * float(all);
+    if (threadIdx.x == 0) gradients[blockIdx.x] = gammas[blockIdx.x % channels] * float(all);
 }
 
-// d_x ← d_y · (1 + γ · g / m) + x / g · (slope − share) / m, the second term only where g is not 0, or adds that. One block
+// d_x ← d_y · (1 + γ · g / m) + x / g · (gradient − share) / m, the second term only where g is not 0, or adds that. One block
 // per channel and sample.
 KERNEL(response_backward)(
-    const Real* d_y, const Real* x, const float* gammas, const float* norms, const float* means, const float* slopes,
+    const Real* d_y, const Real* x, const float* gammas, const float* norms, const float* means, const float* gradients,
     const float* shares, Real* d_x, u32 sets, u32 channels, u32 plane, bool last, bool accumulate) {
     if (blockIdx.x >= sets) return;
     const u32 sample = blockIdx.x / channels, channel = blockIdx.x % channels;
     const float norm = norms[blockIdx.x], mean = means[sample];
     const float factor = 1.0f + gammas[channel] * (norm / mean);
-    const float pull = norm > 0.0f ? (slopes[blockIdx.x] - shares[sample]) / mean / norm : 0.0f;
+    const float pull = norm > 0.0f ? (gradients[blockIdx.x] - shares[sample]) / mean / norm : 0.0f;
     each_of_set(sample, channel, 1, channels, plane, last, [&](u32, u64 at) {
         merge(d_x + at, factor * load(d_y + at) + pull * load(x + at), accumulate);
     });

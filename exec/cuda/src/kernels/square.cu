@@ -7,5 +7,5 @@ KERNEL(square_forward)(const Real* x, Real* y, u32 elements) {
 
 // d_x ← d_y · 2x, or adds that. d_x may alias d_y.
 KERNEL(square_backward)(const Real* d_y, const Real* x, Real* d_x, u32 elements, bool accumulate) {
-    each_slope(d_y, x, d_x, elements, accumulate, [](float x) { return 2.0f * x; });
+    each_derivative(d_y, x, d_x, elements, accumulate, [](float x) { return 2.0f * x; });
 }

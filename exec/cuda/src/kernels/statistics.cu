@@ -2,10 +2,10 @@
 // scalar.
 
 // Sums the parts of a channel: inverse · Σ p₀ (null inverses are 1) is written or added to d_factors, Σ p₁ to
-// d_summands. `along` receives inverse² · Σ p₀ / count and `level` Σ p₁ / count, for batch normalisation's gradient.
+// d_biases. `along` receives inverse² · Σ p₀ / count and `level` Σ p₁ / count, for batch normalisation's gradient.
 // One warp per channel.
-KERNEL(channel_slopes_finish)(
-    const double* partials, const float* inverses, float* d_factors, float* d_summands, float* along, float* level,
+KERNEL(channel_gradients_finish)(
+    const double* partials, const float* inverses, float* d_factors, float* d_biases, float* along, float* level,
     u32 channels, Parts parts, bool accumulate) {
     const u32 channel = u32(thread_of_grid() / WARP), lane = threadIdx.x % WARP;
     if (channel >= channels) return;
@@ -20,7 +20,7 @@ KERNEL(channel_slopes_finish)(
     const float inverse = inverses ? inverses[channel] : 1.0f;
     products *= inverse;
     if (d_factors) merge(d_factors + channel, float(products), accumulate);
-    if (d_summands) merge(d_summands + channel, float(sum), accumulate);
+    if (d_biases) merge(d_biases + channel, float(sum), accumulate);
     if (along) along[channel] = float(products / parts.count) * inverse;
     if (level) level[channel] = float(sum / parts.count);
 }

@@ -4,15 +4,15 @@
 use lockstep_exec::device::Mode;
 use lockstep_models::{BatchNorm as Settings, Layer};
 
+use super::gradients;
 use super::head::{Head, Wanted};
 use super::image::Image;
 use super::pass::{ForwardPass, PassGradients, own};
 use super::script::Script;
-use super::slopes;
 use crate::kernel::kernels;
 use crate::table::{
-    BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
-    ChannelSlopesFinish, ColumnMoments,
+    BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelGradients,
+    ChannelGradientsFinish, ColumnMoments,
 };
 use crate::{Activation, ViewMut};
 
@@ -62,7 +62,7 @@ impl BatchNorm {
         };
         let x = of.inputs[0];
         if let Some(keep) = keep {
-            let parts = slopes::parts(samples * plane, channels, plane);
+            let parts = gradients::parts(samples * plane, channels, plane);
             let partials = script.take(2 * u64::from(channels) * u64::from(parts.parts));
             if plane == 1 {
                 script.launch(&ColumnMoments { x, partials, channels, parts });
@@ -111,26 +111,26 @@ impl<A: Activation> Head<A> for BatchNorm {
         let (x, means, inverses) = (of.inputs[0], self.means.view(), self.inverses.view());
         let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
         let (gammas, betas) = (of.parameters.part(first.clone()), of.parameters.part(second.clone()));
-        let sums = ChannelSlopes {
+        let sums = ChannelGradients {
             x: Some(x),
             means: Some(means),
             inverses: Some(inverses),
             gammas: Some(gammas),
             betas: Some(betas),
             rectified,
-            ..slopes::sums(script, of.d_output, self.image)
+            ..gradients::sums(script, of.d_output, self.image)
         };
         let d_input = of.d_input();
         let rest: Option<[ViewMut<f32>; 2]> = d_input.map(|_| [0, 1].map(|_| script.take(u64::from(channels))));
-        slopes::add_up(script, &sums);
-        script.launch(&ChannelSlopesFinish {
+        gradients::add_up(script, &sums);
+        script.launch(&ChannelGradientsFinish {
             inverses: Some(inverses),
             d_factors: of.d_parameters.map(|(all, _)| all.part(first)),
-            d_summands: of.d_parameters.map(|(all, _)| all.part(second)),
+            d_biases: of.d_parameters.map(|(all, _)| all.part(second)),
             along: rest.map(|[along, _]| along),
             level: rest.map(|[_, level]| level),
             accumulate: of.d_parameters.is_some_and(|(_, accumulate)| accumulate),
-            ..slopes::finish(&sums)
+            ..gradients::finish(&sums)
         });
         if let (Some((d_x, accumulate)), Some([along, level])) = (d_input, rest) {
             script.launch(&BatchNormBackward {

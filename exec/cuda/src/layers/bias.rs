@@ -2,11 +2,11 @@
 
 use lockstep_models::Layer;
 
+use super::gradients;
 use super::head::{Head, Wanted};
 use super::image::Image;
 use super::pass::{ForwardPass, PassGradients};
 use super::script::Script;
-use super::slopes;
 use crate::Activation;
 use crate::kernel::kernels;
 use crate::table::ChannelAffine;
@@ -19,7 +19,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     Some(Box::new(Bias { image: of.image() }))
 }
 
-/// `y = x + summand` per channel.
+/// `y = x + bias` per channel.
 struct Bias {
     image: Image,
 }
@@ -27,15 +27,15 @@ struct Bias {
 impl<A: Activation> Head<A> for Bias {
     fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (samples, channels, plane) = self.image.batch(samples);
-        let (x, y, summands) = (of.inputs[0], of.output, Some(of.parameters));
+        let (x, y, biases) = (of.inputs[0], of.output, Some(of.parameters));
         let (factors, rectified, accumulate) = (None, false, false);
-        script.launch(&ChannelAffine { x, factors, summands, y, samples, channels, plane, rectified, accumulate });
+        script.launch(&ChannelAffine { x, factors, biases, y, samples, channels, plane, rectified, accumulate });
     }
 
     fn backward(&self, of: &PassGradients<'_, A>, _: u32, script: &mut Script<'_>) {
         if let Some((d_parameters, accumulate)) = of.d_parameters {
-            let sums = slopes::sums(script, of.d_output, self.image);
-            slopes::of_bias(script, &sums, (d_parameters, accumulate));
+            let sums = gradients::sums(script, of.d_output, self.image);
+            gradients::of_bias(script, &sums, (d_parameters, accumulate));
         }
         if let Some((d_input, accumulate)) = of.d_input() {
             script.merge(of.d_output, d_input, accumulate);

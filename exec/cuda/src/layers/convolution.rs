@@ -6,15 +6,15 @@
 use lockstep_exec::device::output_of;
 use lockstep_models::{Conv2d, Layer, Shape};
 
+use super::gradients;
 use super::head::{Head, Wanted};
 use super::image::Image;
 use super::pass::{ForwardPass, PassGradients, own};
 use super::pooling::{MaxPoolBackward, MaxPoolForward, PoolingWindow};
 use super::script::{Script, count};
-use super::slopes;
 use super::weights::Weights;
 use crate::kernel::kernels;
-use crate::table::{ChannelSlopes, ReluForward};
+use crate::table::{ChannelGradients, ReluForward};
 use crate::{Activation, Convolution as Sizes, ConvolutionPass, Convolve, View, ViewMut};
 
 kernels! {}
@@ -95,8 +95,8 @@ impl<A: Activation> Convolution<A> {
             if let Some(d_biases) = d_biases {
                 // Each pooled place sends its gradient to one place of its channel.
                 let pooled = Image::new(*output, self.sizes.channels_last);
-                let sums = slopes::sums(script, of.d_output, pooled);
-                slopes::of_bias(script, &ChannelSlopes { y, rectified: self.relu, ..sums }, d_biases);
+                let sums = gradients::sums(script, of.d_output, pooled);
+                gradients::of_bias(script, &ChannelGradients { y, rectified: self.relu, ..sums }, d_biases);
             }
             return d_x.view();
         }
@@ -104,8 +104,8 @@ impl<A: Activation> Convolution<A> {
             return if self.relu { script.before_relu(of.d_output, of.output).view() } else { of.d_output };
         };
         let masked = self.relu.then(|| script.take(of.d_output.elements()));
-        let sums = slopes::sums(script, of.d_output, self.image());
-        slopes::of_bias(script, &ChannelSlopes { y, masked, rectified: self.relu, ..sums }, d_biases);
+        let sums = gradients::sums(script, of.d_output, self.image());
+        gradients::of_bias(script, &ChannelGradients { y, masked, rectified: self.relu, ..sums }, d_biases);
         masked.map_or(of.d_output, ViewMut::view)
     }
 }

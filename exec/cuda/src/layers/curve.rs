@@ -3,7 +3,7 @@
 /// Defines such a layer: its variant, its kernel file, a struct for each of its two kernels, and the tensor that the
 /// derivative is computed from, by the kernel's name for it.
 macro_rules! curve {
-    ($layer:ident, $file:literal: $forward:ident = $value:ident, $backward:ident = $slope:ident, $at:ident = $tensor:expr) => {
+    ($layer:ident, $file:literal: $forward:ident = $value:ident, $backward:ident = $gradient:ident, $at:ident = $tensor:expr) => {
         use $crate::kernel::{KernelSource, kernels, source};
         use $crate::layers::head::{Head, Wanted};
         use $crate::layers::pass::{ForwardPass, PassGradients};
@@ -21,7 +21,7 @@ macro_rules! curve {
             }
 
             #[doc = concat!("The gradient before the layer `", stringify!($layer), "` from its input or its output.")]
-            $backward<A> = SOURCE::$slope on Geometry::groups(all), all = u64::from(elements); {
+            $backward<A> = SOURCE::$gradient on Geometry::groups(all), all = u64::from(elements); {
                 d_y: View<A>[all],
                 $at: View<A>[all],
                 d_x: ViewMut<A>[all],

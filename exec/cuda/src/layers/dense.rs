@@ -2,11 +2,11 @@
 
 use lockstep_models::{Layer, Precision, Shape};
 
+use super::gradients;
 use super::head::{Head, Wanted};
 use super::image::Image;
 use super::pass::{ForwardPass, PassGradients};
 use super::script::{Script, count};
-use super::slopes;
 use super::weights::Weights;
 use crate::kernel::kernels;
 use crate::table::ReluForward;
@@ -89,8 +89,8 @@ impl<A: Activation> Head<A> for Dense<A> {
                 script.multiply(Multiply { result: Scalar::F32, ..plain });
             });
             if self.bias {
-                let sums = slopes::sums(script, d_products, Image::new(Shape::flat(self.outputs), false));
-                slopes::of_bias(script, &sums, (d_parameters.part(weights..self.parameters()), accumulate));
+                let sums = gradients::sums(script, d_products, Image::new(Shape::flat(self.outputs), false));
+                gradients::of_bias(script, &sums, (d_parameters.part(weights..self.parameters()), accumulate));
             }
         }
         if let Some((d_input, accumulate)) = of.d_input() {

@@ -43,7 +43,7 @@ kernels! {
         accumulate: bool,
     }
 
-    /// The gradients of factors and summands.
+    /// The gradients of factors and biases.
     GroupNormParameters<A> = SOURCE::group_norm_parameters on Geometry::blocks(channels),
         all = product([samples, channels, plane]); {
         d_y: View<A>[all],

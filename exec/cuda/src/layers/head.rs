@@ -4,7 +4,7 @@ use lockstep_exec::device::{ChainLayer, Draw};
 use lockstep_models::{Layer, Shape};
 
 use super::image::Image;
-use super::pass::{ForwardPass, PassGradients, Space, TensorForm};
+use super::pass::{Allocator, ForwardPass, PassGradients, TensorForm};
 use super::script::Script;
 use crate::table::BatchNormForward;
 use crate::{Activation, View};
@@ -19,7 +19,7 @@ pub(super) struct Wanted<'a> {
     /// Samples of the largest batch.
     pub(super) samples: u32,
     pub(super) form: TensorForm,
-    pub(super) space: &'a mut dyn Space,
+    pub(super) space: &'a mut dyn Allocator,
 }
 
 impl Wanted<'_> {

@@ -24,7 +24,7 @@ impl<A: Activation> ChainKernel<A> {
     pub fn begin_forward(&self, of: &ForwardPass<'_, A>, scratch: u64, into: &mut Vec<Command>) -> Option<Pending<A>> {
         let mut script = Script::new(into, scratch);
         let samples = self.batch(of.output.elements());
-        let pending = if self.turning.is_none() { self.head.begin(of, samples, &mut script) } else { None };
+        let pending = if self.transposition.is_none() { self.head.begin(of, samples, &mut script) } else { None };
         if pending.is_none() {
             self.forward(of, scratch, into);
         }
@@ -33,7 +33,8 @@ impl<A: Activation> ChainKernel<A> {
 
     /// As [`ChainKernel::forward`], for an addition of two inputs of which `pending` is one: in one launch, if possible.
     pub fn join_forward(&self, pending: &Pending<A>, of: &ForwardPass<'_, A>, into: &mut Vec<Command>) -> bool {
-        let (Some(rectified), [left, right], true) = (self.head.rectified_sum(), of.inputs, self.turning.is_none())
+        let (Some(rectified), [left, right], true) =
+            (self.head.rectified_sum(), of.inputs, self.transposition.is_none())
         else {
             return false;
         };

@@ -5,16 +5,16 @@ use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
 use super::made;
-use super::pass::{ForwardPass, PassGradients, Space, TensorForm};
+use super::pass::{Allocator, ForwardPass, PassGradients, TensorForm};
 use super::script::Script;
 use super::sum::Sum;
-use super::turning::Turning;
+use super::transposition::Transposition;
 use crate::{Activation, Command, Scalar, View, ViewMut};
 
 /// A fused chain of layers for batches of up to a fixed number of samples, whose activations are of type `A`.
 pub struct ChainKernel<A> {
     pub(super) head: Box<dyn Head<A>>,
-    pub(super) turning: Turning,
+    pub(super) transposition: Transposition,
     /// Elements per sample, of each input and of the output.
     inputs: Vec<u64>,
     output: u64,
@@ -34,7 +34,7 @@ impl<A: Activation> ChainKernel<A> {
     ///
     /// # Panics
     /// When the chain is unsupported, [`ChainKernel::fits`] is false, or the products' factors have another type.
-    pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: TensorForm, space: &mut dyn Space) -> ChainKernel<A> {
+    pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: TensorForm, space: &mut dyn Allocator) -> ChainKernel<A> {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
         assert!(Self::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
@@ -49,7 +49,7 @@ impl<A: Activation> ChainKernel<A> {
             None => Box::new(Sum { relu: false }),
         };
         let mut kernel = ChainKernel {
-            turning: Turning::of(chain, &computing, form, head.draws()),
+            transposition: Transposition::of(chain, &computing, form, head.draws()),
             head,
             inputs: chain[0].inputs.iter().map(|shape| shape.elements()).collect(),
             output: output_of(&chain[chain.len() - 1]).elements(),
@@ -97,12 +97,12 @@ impl<A: Activation> ChainKernel<A> {
 
     fn write_forward(&self, of: &ForwardPass<'_, A>, script: &mut Script<'_>) {
         let samples = self.batch(of.output.elements());
-        self.turning.forward(of, samples, script, |of, script| self.head.forward(of, samples, script));
+        self.transposition.forward(of, samples, script, |of, script| self.head.forward(of, samples, script));
     }
 
     fn write_backward(&self, of: &PassGradients<'_, A>, script: &mut Script<'_>) {
         let samples = self.batch(of.d_output.elements());
-        self.turning.backward(of, samples, script, |of, script| self.head.backward(of, samples, script));
+        self.transposition.backward(of, samples, script, |of, script| self.head.backward(of, samples, script));
     }
 
     /// The largest scratch of any pass, found by lowering it: training, all gradients, each added to existing values.

@@ -40,7 +40,7 @@ kernels! {
         accumulate: bool,
     }
 
-    /// The gradients of factors and summands.
+    /// The gradients of factors and biases.
     LayerNormParameters<A> = SOURCE::layer_norm_parameters on Geometry::blocks(channels),
         all = product([places, channels]); {
         d_y: View<A>[all],

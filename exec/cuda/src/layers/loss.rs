@@ -2,7 +2,7 @@
 
 use lockstep_models::Layer;
 
-use super::pass::{Space, own};
+use super::pass::{Allocator, own};
 use super::script::{Script, count};
 use crate::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
 use crate::{Activation, Command, View, ViewMut};
@@ -25,7 +25,7 @@ impl CrossEntropyKernels {
     ///
     /// # Panics
     /// When the layer is not a loss.
-    pub fn new(layer: &Layer, classes: u32, samples: u32, space: &mut dyn Space) -> CrossEntropyKernels {
+    pub fn new(layer: &Layer, classes: u32, samples: u32, space: &mut dyn Allocator) -> CrossEntropyKernels {
         let softmax = match layer {
             Layer::SoftmaxCrossEntropy => true,
             Layer::LogisticCrossEntropy => false,

@@ -6,7 +6,7 @@ use lockstep_models::{Precision, Shape};
 use crate::{Activation, Scalar, View, ViewMut};
 
 /// Allocates the tensors that a layer keeps from forward to backward passes.
-pub trait Space {
+pub trait Allocator {
     /// Allocates `bytes` bytes; returns the device address, a multiple of 256.
     fn take(&mut self, bytes: u64) -> u64;
 }
@@ -72,7 +72,7 @@ impl<A: Activation> PassGradients<'_, A> {
 }
 
 /// Allocates a tensor that is kept.
-pub(super) fn own<T>(space: &mut dyn Space, elements: u64) -> ViewMut<T> {
+pub(super) fn own<T>(space: &mut dyn Allocator, elements: u64) -> ViewMut<T> {
     ViewMut::new(space.take(elements * size_of::<T>() as u64), elements)
 }
 

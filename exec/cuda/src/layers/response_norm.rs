@@ -45,21 +45,21 @@ kernels! {
         last: bool,
     }
 
-    /// The slope towards each norm's share.
-    ResponseSlopes<A> = SOURCE::response_slopes on Geometry::blocks(sets), all = product([sets, plane]); {
+    /// The gradient towards each norm's share.
+    ResponseGradients<A> = SOURCE::response_gradients on Geometry::blocks(sets), all = product([sets, plane]); {
         d_y: View<A>[all],
         x: View<A>[all],
         gammas: View<f32>[channels.into()],
-        slopes: ViewMut<f32>[sets.into()],
+        gradients: ViewMut<f32>[sets.into()],
         sets: u32,
         channels: u32,
         plane: u32,
         last: bool,
     }
 
-    /// What the mean of a sample's norms takes from these slopes.
+    /// What the mean of a sample's norms takes from these gradients.
     ResponseShares = SHARES::response_shares on Geometry::blocks(samples), sets = product([samples, channels]); {
-        slopes: View<f32>[sets],
+        gradients: View<f32>[sets],
         norms: View<f32>[sets],
         means: View<f32>[samples.into()],
         shares: ViewMut<f32>[samples.into()],
@@ -74,7 +74,7 @@ kernels! {
         gammas: View<f32>[channels.into()],
         norms: View<f32>[sets.into()],
         means: View<f32>[u64::from(sets / channels)],
-        slopes: View<f32>[sets.into()],
+        gradients: View<f32>[sets.into()],
         shares: View<f32>[u64::from(sets / channels)],
         d_x: ViewMut<A>[all],
         sets: u32,
@@ -84,7 +84,7 @@ kernels! {
         accumulate: bool,
     }
 
-    /// The gradients of factors and summands.
+    /// The gradients of factors and biases.
     ResponseParameters<A> = SOURCE::response_parameters on Geometry::blocks(channels),
         all = product([samples, channels, plane]); {
         d_y: View<A>[all],
@@ -155,10 +155,10 @@ impl<A: Activation> Head<A> for ResponseNorm {
         }
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let gammas = of.parameters.part(0..parts);
-        let (slopes, shares) = (script.take::<f32>(sets.into()), script.take::<f32>(samples.into()));
-        script.launch(&ResponseSlopes { d_y, x, gammas, slopes, sets, channels, plane, last });
-        let slopes = slopes.view();
-        script.launch(&ResponseShares { slopes, norms, means, shares, samples, channels });
+        let (gradients, shares) = (script.take::<f32>(sets.into()), script.take::<f32>(samples.into()));
+        script.launch(&ResponseGradients { d_y, x, gammas, gradients, sets, channels, plane, last });
+        let gradients = gradients.view();
+        script.launch(&ResponseShares { gradients, norms, means, shares, samples, channels });
         let shares = shares.view();
         script.launch(&ResponseBackward {
             d_y,
@@ -166,7 +166,7 @@ impl<A: Activation> Head<A> for ResponseNorm {
             gammas,
             norms,
             means,
-            slopes,
+            gradients,
             shares,
             d_x,
             sets,

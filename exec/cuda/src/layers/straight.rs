@@ -1,4 +1,4 @@
-//! Lowers layers of straight lines: a constant factor and summand, and the leaky ReLU.
+//! Lowers layers of straight lines: a constant factor and shift, and the leaky ReLU.
 
 use lockstep_models::Layer;
 
@@ -18,7 +18,7 @@ kernels! {
         elements: u32,
         above: f32,
         below: f32,
-        summand: f32,
+        shift: f32,
     }
 
     /// The gradient before it.
@@ -35,27 +35,27 @@ kernels! {
 
 /// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
-    let (above, below, summand, bent) = match of.layer {
-        Layer::Affine(affine) => (affine.factor, affine.factor, affine.summand, false),
+    let (above, below, shift, bent) = match of.layer {
+        Layer::Affine(affine) => (affine.factor, affine.factor, affine.shift, false),
         Layer::LeakyRelu(leaky) => (1.0, leaky.slope, 0.0, true),
         _ => return None,
     };
-    Some(Box::new(Straight { above, below, summand, bent }))
+    Some(Box::new(Straight { above, below, shift, bent }))
 }
 
-/// `y = above · x + summand`; with a bend at 0 `below · x` where x is not positive.
+/// `y = above · x + shift`; with a bend at 0 `below · x` where x is not positive.
 struct Straight {
     above: f32,
     below: f32,
-    summand: f32,
+    shift: f32,
     bent: bool,
 }
 
 impl<A: Activation> Head<A> for Straight {
     fn forward(&self, of: &ForwardPass<'_, A>, _: u32, script: &mut Script<'_>) {
         let (x, y, elements) = (of.inputs[0], of.output, count(of.output.elements()));
-        let Straight { above, below, summand, .. } = *self;
-        script.launch(&StraightForward { x, y, elements, above, below, summand });
+        let Straight { above, below, shift, .. } = *self;
+        script.launch(&StraightForward { x, y, elements, above, below, shift });
     }
 
     fn backward(&self, of: &PassGradients<'_, A>, _: u32, script: &mut Script<'_>) {

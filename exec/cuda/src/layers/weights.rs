@@ -1,6 +1,6 @@
 //! Prepares weights for products: in the activations' type, and with channels last where images have them last.
 
-use super::pass::{Space, own};
+use super::pass::{Allocator, own};
 use super::script::Script;
 use crate::{Activation, Scalar, View, ViewMut};
 
@@ -13,7 +13,7 @@ pub(super) struct Weights<A> {
 }
 
 impl<A: Activation> Weights<A> {
-    pub(super) fn new(sizes: (u32, u32, u32), turned: bool, space: &mut dyn Space) -> Weights<A> {
+    pub(super) fn new(sizes: (u32, u32, u32), turned: bool, space: &mut dyn Allocator) -> Weights<A> {
         let (outer, rows, columns) = sizes;
         let turned = turned && rows > 1 && columns > 1;
         let elements = u64::from(outer) * u64::from(rows) * u64::from(columns);

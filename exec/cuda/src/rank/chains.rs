@@ -6,14 +6,14 @@ use lockstep_models::{Area, Op};
 use super::calls::Share;
 use super::{Chain, Gpus, Work};
 use crate::Activation;
-use crate::layers::{ChainKernel, CrossEntropyKernels, Space, TensorForm};
+use crate::layers::{Allocator, ChainKernel, CrossEntropyKernels, TensorForm};
 
 /// Allocates consecutive addresses.
 struct Bump {
     next: u64,
 }
 
-impl Space for Bump {
+impl Allocator for Bump {
     fn take(&mut self, bytes: u64) -> u64 {
         let address = self.next;
         self.next += bytes.next_multiple_of(256);

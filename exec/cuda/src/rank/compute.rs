@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_data::Untransformed;
 use lockstep_exec::Arena;
 use lockstep_exec::BatchMemory;
-use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot};
+use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Spot, TensorAddress};
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
 use super::device_buffer::ELEMENT;
@@ -141,7 +141,7 @@ impl<A: Activation> Compute for Rank<A> {
         Ok(())
     }
 
-    fn evaluate(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+    fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {
         self.gather();
         let logits = self.view(logits, ViewMut::new(0, 0))?.view();
         let labels = self.samples.labels();

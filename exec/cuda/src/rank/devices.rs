@@ -7,7 +7,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Blueprint, DeviceError, Devices, RankDevice};
 use lockstep_exec::{ExecError, init};
 use lockstep_models::Program;
-use lockstep_models::memory::{BufferPlaces, Flattening, Plan};
+use lockstep_models::memory::{BufferAddresses, Flattening, Plan};
 use lockstep_topology::InputError;
 
 use super::needs::Needs;
@@ -39,7 +39,7 @@ impl Devices for Gpus {
         let role = &program.roles[0];
         let arenas = Arenas::default();
         let plan = Plan::on_device(program, role, arenas.reuse, self.flattening());
-        let places = BufferPlaces::of_role(program, (role, role.ranks.first()), arenas.reuse);
+        let places = BufferAddresses::of_role(program, (role, role.ranks.first()), arenas.reuse);
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let declared = held.map(|elements| elements as usize).collect();
         let begin = (vec![0.0; program.model.parameter_elements() as usize], init::statistics(&program.model));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lockstep_exec::device::DeviceError;
 
 use crate::driver::{Cache, Context, Event, Fill, GpuMemory, Modules};
-use crate::{LibraryPlaces, Missing, probe};
+use crate::{LibraryFolders, Missing, probe};
 use lockstep_models::Precision;
 
 /// An arena that learners of a device use in turn, with an event for the end of its last use.
@@ -102,7 +102,7 @@ impl Gpus {
     pub fn open(precision: Precision) -> Result<Gpus, DeviceError> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_empty() {
-            let places = LibraryPlaces::usual();
+            let places = LibraryFolders::usual();
             let machine = probe(&places).map_err(|reason| DeviceError::Unavailable(reason.in_short()))?;
             let no_nccl = machine.missing.first().map(Missing::to_string);
             let gpu = |ordinal: usize| -> Result<Arc<Gpu>, DeviceError> {

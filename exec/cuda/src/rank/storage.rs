@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_exec::device::{DeviceError, Place, Storage, Values};
+use lockstep_exec::device::{DeviceError, Storage, TensorAddress, Values};
 use lockstep_models::Buffer;
 
 use super::numbers::{activations, floats};
@@ -33,7 +33,7 @@ impl<A: Activation> Storage for Rank<A> {
         unsafe { self.streams.give(StreamRole::Compute).copy(to.address(), from.address(), bytes) }
     }
 
-    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
+    fn tensor(&mut self, place: &TensorAddress) -> Result<Vec<f32>, DeviceError> {
         let view = self.view(place, ViewMut::new(0, 0))?.view();
         Ok(activations(&self.fetch(view)?, A::SCALAR))
     }

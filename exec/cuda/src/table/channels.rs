@@ -1,4 +1,4 @@
-//! Declares the kernels for factors, summands and biases of channels, and sums over channels: `channels.cu`,
+//! Declares the kernels for factors and biases of channels, and sums over channels: `channels.cu`,
 //! `columns.cu` and `statistics.cu`.
 //!
 //! Tensors are `[samples, channels, plane]` and have at most 2³² − 1 elements. With channels last they are
@@ -14,7 +14,7 @@ kernels! {
     ChannelAffine<A> = CHANNELS::channel_affine on Geometry::groups(all), all = product([samples, channels, plane]); {
         x: View<A>[all],
         factors: Option<View<f32>>[channels.into()],
-        summands: Option<View<f32>>[channels.into()],
+        biases: Option<View<f32>>[channels.into()],
         y: ViewMut<A>[all],
         samples: u32,
         channels: u32,
@@ -23,12 +23,12 @@ kernels! {
         accumulate: bool,
     }
 
-    /// Sums of each part of each channel, for the gradients of factors and summands: `partials` is
+    /// Sums of each part of each channel, for the gradients of factors and biases: `partials` is
     /// `[channels, parts, 2]`.
     ///
     /// With `rectified` the output is `y` or, if that is missing, recomputed from `x`, `inverses`, `gammas` and
     /// `betas`.
-    ChannelSlopes<A> = CHANNELS::channel_slopes on Geometry::blocks(channels * parts.parts),
+    ChannelGradients<A> = CHANNELS::channel_gradients on Geometry::blocks(channels * parts.parts),
         all = product([channels, parts.count]); {
         d_y: View<A>[all],
         x: Option<View<A>>[all],
@@ -45,8 +45,8 @@ kernels! {
         rectified: bool,
     }
 
-    /// [`ChannelSlopes`] of `[rows, channels]`, by parts of the rows: [`BlockParts::of_rows`].
-    ColumnSlopes<A> = COLUMNS::column_slopes on Geometry::columns(channels, parts),
+    /// [`ChannelGradients`] of `[rows, channels]`, by parts of the rows: [`BlockParts::of_rows`].
+    ColumnGradients<A> = COLUMNS::column_gradients on Geometry::columns(channels, parts),
         all = product([channels, parts.count]); {
         d_y: View<A>[all],
         x: Option<View<A>>[all],
@@ -62,12 +62,12 @@ kernels! {
         rectified: bool,
     }
 
-    /// The gradients of factors and summands, and the sums for batch normalisation's gradient.
-    ChannelSlopesFinish = STATISTICS::channel_slopes_finish on Geometry::warps(channels); {
+    /// The gradients of factors and biases, and the sums for batch normalisation's gradient.
+    ChannelGradientsFinish = STATISTICS::channel_gradients_finish on Geometry::warps(channels); {
         partials: View<f64>[product([channels, parts.parts, 2])],
         inverses: Option<View<f32>>[channels.into()],
         d_factors: Option<ViewMut<f32>>[channels.into()],
-        d_summands: Option<ViewMut<f32>>[channels.into()],
+        d_biases: Option<ViewMut<f32>>[channels.into()],
         along: Option<ViewMut<f32>>[channels.into()],
         level: Option<ViewMut<f32>>[channels.into()],
         channels: u32,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_cuda::driver::{Cache, Context, Executor, Fill, GpuMemory, GpuStream, Modules, Priority, WorkspaceLimits};
-use lockstep_cuda::{Command, Convolution, LibraryPlaces};
+use lockstep_cuda::{Command, Convolution, LibraryFolders};
 use lockstep_models::{Precision, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -34,7 +34,7 @@ pub(crate) struct Bench {
 }
 
 /// A tensor that does not begin at the start of its memory.
-pub(crate) struct Placed {
+pub(crate) struct Written {
     memory: GpuMemory,
     pub(crate) address: u64,
     half: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Placed {
 }
 
 impl Bench {
-    pub(crate) fn open(places: &LibraryPlaces) -> Bench {
+    pub(crate) fn open(places: &LibraryFolders) -> Bench {
         let context = Context::open(places, 0).expect("a pretend device");
         let stream = Arc::new(GpuStream::new(&context, Priority::Usual).expect("a stream"));
         let modules = Arc::new(Modules::load(&context, &Cache::none()).expect("all kernels"));
@@ -80,16 +80,16 @@ impl Bench {
     }
 
     /// A tensor of fp32, or `half` of bf16, that begins a random number of elements after an aligned address.
-    pub(crate) fn placed(&self, values: &[f32], half: bool, rng: &mut ChaCha8Rng) -> Placed {
+    pub(crate) fn placed(&self, values: &[f32], half: bool, rng: &mut ChaCha8Rng) -> Written {
         let shift = rng.random_range(0..5);
         let all = [&vec![0.0; shift], values].concat();
         let memory = if half { self.halves(&all) } else { self.floats(&all) };
         let address = memory.address() + (shift * if half { 2 } else { 4 }) as u64;
-        Placed { memory, address, half, shift }
+        Written { memory, address, half, shift }
     }
 
     /// The content of such a tensor; the elements before it must be unchanged.
-    pub(crate) fn read_placed(&self, of: &Placed) -> Vec<f32> {
+    pub(crate) fn read_placed(&self, of: &Written) -> Vec<f32> {
         let mut all = if of.half { self.read_halves(&of.memory) } else { self.read(&of.memory) };
         let tensor = all.split_off(of.shift);
         assert!(all.iter().all(|before| *before == 0.0), "written before the tensor");

@@ -8,7 +8,7 @@ use lockstep_cuda::driver::{
     Cache, Context, Executor, Fill, GpuMemory, GpuStream, Graphs, Modules, Priority, WorkspaceLimits,
 };
 use lockstep_cuda::{
-    Command, ConvolutionPass, Convolve, KernelLaunch, LibraryPlaces, Multiply, Scalar, View, ViewMut, table,
+    Command, ConvolutionPass, Convolve, KernelLaunch, LibraryFolders, Multiply, Scalar, View, ViewMut, table,
 };
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Precision;
@@ -87,7 +87,7 @@ fn a_wrong_address_loses_the_device() {
     });
 }
 
-fn unavailable(places: &LibraryPlaces, ordinal: u32) -> String {
+fn unavailable(places: &LibraryFolders, ordinal: u32) -> String {
     match Context::open(places, ordinal) {
         Err(DeviceError::Unavailable(reason)) => reason,
         other => panic!("{other:?}"),
@@ -144,7 +144,7 @@ fn a_missing_library_is_named() {
                 fs::copy(&path, without.join(&name)).expect("a copy");
             }
         }
-        let opened = Context::open(&LibraryPlaces::default().with(&without), 0);
+        let opened = Context::open(&LibraryFolders::default().with(&without), 0);
         fs::remove_dir_all(&without).expect("the folder");
         // On a machine with the library there is nothing to test.
         let Err(error) = opened else { return };

@@ -16,17 +16,17 @@ mod programs;
 use std::path::Path;
 use std::process::Command;
 
-use lockstep_cuda::LibraryPlaces;
+use lockstep_cuda::LibraryFolders;
 
 /// In a scene's own process, the folder of the libraries.
 const SCENE: &str = "LOCKSTEP_DRIVER_SCENE";
 
 /// Runs a scene, the test `name`, in a process of its own with `settings` of the pretend libraries; skips it with a
 /// loud message where they cannot be built.
-fn scene(name: &str, settings: &[(&str, &str)], play: fn(&Path, LibraryPlaces)) {
+fn scene(name: &str, settings: &[(&str, &str)], play: fn(&Path, LibraryFolders)) {
     if let Some(folder) = std::env::var_os(SCENE) {
         let folder = Path::new(&folder);
-        return play(folder, LibraryPlaces::default().with(folder));
+        return play(folder, LibraryFolders::default().with(folder));
     }
     let Some(folder) = pretend::folder() else { return };
     let itself = std::env::current_exe().expect("a test knows where it is");

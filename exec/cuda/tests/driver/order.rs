@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use lockstep_cuda::driver::{Event, GpuMemory, GpuStream, Priority, WorkspaceLimits};
-use lockstep_cuda::{Command, KernelLaunch, LibraryPlaces, View, ViewMut, table};
+use lockstep_cuda::{Command, KernelLaunch, LibraryFolders, View, ViewMut, table};
 
 use crate::bench::{Bench, play};
 use crate::scene;
 
 /// Counts to `rounds` by two streams in turn, each of which adds one to the other's result; `waiting` for each other.
-fn count(places: &LibraryPlaces, rounds: usize, waiting: bool) -> f32 {
+fn count(places: &LibraryFolders, rounds: usize, waiting: bool) -> f32 {
     let bench = Bench::open(places);
     let other = Arc::new(GpuStream::new(&bench.context, Priority::High).expect("a stream"));
     let [counter, one] = [0.0, 1.0].map(|value: f32| bench.floats(&[value]));

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use lockstep_cuda::table::{ChannelAffine, ChannelSlopes, ChannelSlopesFinish};
+use lockstep_cuda::table::{ChannelAffine, ChannelGradients, ChannelGradientsFinish};
 use lockstep_cuda::{Bf16, BlockParts};
 use lockstep_exec::device::cpu::Mode;
 use lockstep_models::{Layer, Scale, Shape};
@@ -12,7 +12,8 @@ use crate::emulator::Emulator;
 use crate::memory::{Held, Memory, Real, rounded};
 use crate::{OnCpu, Theme, any_batch, few, merged, near, plane, property, same, same_in, size};
 
-pub(crate) const THEME: Theme = Theme { kernels: &["channel_affine", "channel_slopes", "channel_slopes_finish"], play };
+pub(crate) const THEME: Theme =
+    Theme { kernels: &["channel_affine", "channel_gradients", "channel_gradients_finish"], play };
 
 fn play(emulator: &RefCell<Emulator>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
@@ -43,12 +44,12 @@ fn scales<A: Real>(
     let layer = Layer::Scale(Scale { bias });
     let mut expected = OnCpu::forward(&layer, &[shape], samples, &[&values], &parameters, &mut [], Mode::Train);
     let (x, held) = (memory.hold::<A>(&values), memory.put(&parameters));
-    let (factors, summands) = (held.part(0..channels), bias.then(|| held.part(channels..2 * channels)));
+    let (factors, biases) = (held.part(0..channels), bias.then(|| held.part(channels..2 * channels)));
     let y = if in_place { memory.hold::<A>(&values) } else { memory.space(elements) };
     let mut launch = ChannelAffine {
         x: if in_place { y.read() } else { x.read() },
         factors: Some(factors.read()),
-        summands: summands.map(Held::read),
+        biases: biases.map(Held::read),
         y: y.write(),
         samples,
         channels: shape.channels,
@@ -57,19 +58,19 @@ fn scales<A: Real>(
         accumulate: false,
     };
     emulator.play(memory, &launch);
-    // Without a summand the CPU adds 0, which turns −0 into 0.
+    // Without a bias the CPU adds 0, which turns −0 into 0.
     let output: Vec<f32> = memory.wide(y).iter().map(|y| if bias { *y } else { *y + 0.0 }).collect();
     same(&output, &rounded::<A>(&expected.output), "scale");
 
-    let (slopes, gradient) = expected.backward(&d);
+    let (gradients, gradient) = expected.backward(&d);
     let before = memory.reals::<A>(elements);
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
-    (launch.x, launch.y, launch.summands, launch.accumulate) = (d_y.read(), d_x.write(), None, accumulate);
+    (launch.x, launch.y, launch.biases, launch.accumulate) = (d_y.read(), d_x.write(), None, accumulate);
     emulator.play(memory, &launch);
-    same_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "scale's gradient");
+    same_in(memory, d_x, &merged(&before, &gradients[0], accumulate), "scale's gradient");
 
     let parts = BlockParts::of(samples * plane(shape));
-    let sums = ChannelSlopes {
+    let sums = ChannelGradients {
         d_y: d_y.read(),
         x: Some(x.read()),
         y: None,
@@ -87,11 +88,11 @@ fn scales<A: Real>(
     emulator.play(memory, &sums);
     let before = memory.values(parameters.len());
     let held = memory.put(&before);
-    let finish = ChannelSlopesFinish {
+    let finish = ChannelGradientsFinish {
         partials: sums.partials.view(),
         inverses: None,
         d_factors: Some(held.part(0..channels).write()),
-        d_summands: bias.then(|| held.part(channels..2 * channels).write()),
+        d_biases: bias.then(|| held.part(channels..2 * channels).write()),
         along: None,
         level: None,
         channels: shape.channels,
@@ -111,8 +112,8 @@ fn biases<A: Real>(
     (rectified, in_place, accumulate): (bool, bool, bool),
 ) {
     let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
-    let (values, d, summands) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.values(channels));
-    let parameters = [vec![1.0; channels], summands.clone()].concat();
+    let (values, d, biases) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.values(channels));
+    let parameters = [vec![1.0; channels], biases.clone()].concat();
     let layer = Layer::Scale(Scale { bias: true });
     let mut affine = OnCpu::forward(&layer, &[shape], samples, &[&values], &parameters, &mut [], Mode::Train);
     let mut relu = OnCpu::plain(&Layer::Relu, &[shape], samples, &[&affine.output]);
@@ -120,7 +121,7 @@ fn biases<A: Real>(
     let launch = ChannelAffine {
         x: y.read(),
         factors: None,
-        summands: Some(memory.put(&summands).read()),
+        biases: Some(memory.put(&biases).read()),
         y: y.write(),
         samples,
         channels: shape.channels,
@@ -131,12 +132,12 @@ fn biases<A: Real>(
     emulator.play(memory, &launch);
     same_in(memory, y, if rectified { &relu.output } else { &affine.output }, "bias");
 
-    let slopes = if rectified { relu.backward(&d).0.remove(0) } else { d.clone() };
-    let gradient = &affine.backward(&slopes).1[channels..];
+    let gradients = if rectified { relu.backward(&d).0.remove(0) } else { d.clone() };
+    let gradient = &affine.backward(&gradients).1[channels..];
     let d_y = memory.hold::<A>(&d);
     let masked = if in_place { d_y } else { memory.space(elements) };
     let parts = BlockParts::of(samples * plane(shape));
-    let sums = ChannelSlopes {
+    let sums = ChannelGradients {
         d_y: d_y.read(),
         x: None,
         y: Some(y.read()),
@@ -152,14 +153,14 @@ fn biases<A: Real>(
         rectified,
     };
     emulator.play(memory, &sums);
-    same_in(memory, masked, &slopes, "gradient before bias and ReLU");
+    same_in(memory, masked, &gradients, "gradient before bias and ReLU");
     let before = memory.values(channels);
     let held = memory.put(&before);
-    let finish = ChannelSlopesFinish {
+    let finish = ChannelGradientsFinish {
         partials: sums.partials.view(),
         inverses: None,
         d_factors: None,
-        d_summands: Some(held.write()),
+        d_biases: Some(held.write()),
         along: None,
         level: None,
         channels: shape.channels,

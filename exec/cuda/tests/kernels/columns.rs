@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use lockstep_cuda::table::{BatchNormStatistics, ChannelSlopesFinish, ColumnMoments, ColumnSlopes};
+use lockstep_cuda::table::{BatchNormStatistics, ChannelGradientsFinish, ColumnGradients, ColumnMoments};
 use lockstep_cuda::{Bf16, BlockParts};
 use proptest::prelude::*;
 use rand::RngExt;
@@ -11,8 +11,10 @@ use crate::emulator::Emulator;
 use crate::memory::{Memory, Real, rounded};
 use crate::{Theme, few, near, near_within, property, same_in};
 
-pub(crate) const THEME: Theme =
-    Theme { kernels: &["batch_norm_statistics", "channel_slopes_finish", "column_moments", "column_slopes"], play };
+pub(crate) const THEME: Theme = Theme {
+    kernels: &["batch_norm_statistics", "channel_gradients_finish", "column_moments", "column_gradients"],
+    play,
+};
 
 const EPSILON: f32 = 1e-3;
 const KEEP: f32 = 0.9;
@@ -51,8 +53,8 @@ fn play(emulator: &RefCell<Emulator>) {
         in_place,
     });
     property((sizes.clone(), given), few(80), |(sizes, given), memory| {
-        slopes::<f32>(&mut emulator.borrow_mut(), memory, sizes, given);
-        slopes::<Bf16>(&mut emulator.borrow_mut(), memory, sizes, given);
+        gradients::<f32>(&mut emulator.borrow_mut(), memory, sizes, given);
+        gradients::<Bf16>(&mut emulator.borrow_mut(), memory, sizes, given);
     });
     let level = prop_oneof![Just(0.0f32), Just(30.0)];
     property((sizes, level), few(60), |(sizes, level), memory| {
@@ -66,7 +68,12 @@ fn column<T: Copy>(all: &[T], channels: usize, channel: usize) -> impl Iterator<
     all.iter().skip(channel).step_by(channels).copied()
 }
 
-fn slopes<A: Real>(emulator: &mut Emulator, memory: &mut Memory, (parts, channels): (BlockParts, u32), given: Given) {
+fn gradients<A: Real>(
+    emulator: &mut Emulator,
+    memory: &mut Memory,
+    (parts, channels): (BlockParts, u32),
+    given: Given,
+) {
     let (elements, wide) = ((parts.count * channels) as usize, channels as usize);
     let (d, values, outputs) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
     let [means, inverses, gammas, betas] = [(); 4].map(|()| memory.values(wide));
@@ -74,7 +81,7 @@ fn slopes<A: Real>(emulator: &mut Emulator, memory: &mut Memory, (parts, channel
     let masked = if given.in_place { d_y } else { memory.space(elements) };
     let from_input = matches!(given.rectified, Some(Output::Input));
     let own = |memory: &mut Memory, values: &[f32], there: bool| there.then(|| memory.put(values).read());
-    let sums = ColumnSlopes {
+    let sums = ColumnGradients {
         d_y: d_y.read(),
         x: given.x.then(|| x.read()),
         y: matches!(given.rectified, Some(Output::Tensor)).then(|| y.read()),
@@ -96,18 +103,18 @@ fn slopes<A: Real>(emulator: &mut Emulator, memory: &mut Memory, (parts, channel
         Some(Output::Tensor) => outputs[at],
         Some(Output::Input) => off(at) * (gammas[at % wide] * inverses[at % wide]) + betas[at % wide],
     };
-    let slopes: Vec<f32> = (0..elements).map(|at| if output(at) <= 0.0 { 0.0 } else { d[at] }).collect();
+    let gradients: Vec<f32> = (0..elements).map(|at| if output(at) <= 0.0 { 0.0 } else { d[at] }).collect();
     if given.masked {
-        same_in(memory, masked, &slopes, "masked");
+        same_in(memory, masked, &gradients, "masked");
     }
 
     let before = memory.values(2 * wide);
     let held = memory.put(&before);
-    let finish = ChannelSlopesFinish {
+    let finish = ChannelGradientsFinish {
         partials: sums.partials.view(),
         inverses: None,
         d_factors: given.x.then(|| held.part(0..wide).write()),
-        d_summands: Some(held.part(wide..2 * wide).write()),
+        d_biases: Some(held.part(wide..2 * wide).write()),
         along: None,
         level: None,
         channels,
@@ -117,8 +124,8 @@ fn slopes<A: Real>(emulator: &mut Emulator, memory: &mut Memory, (parts, channel
     emulator.play(memory, &finish);
     let got = memory.get(held);
     for channel in 0..wide {
-        let terms: Vec<f32> = column(&slopes, wide, channel).collect();
-        let products: Vec<f32> = (0..elements).skip(channel).step_by(wide).map(|at| slopes[at] * off(at)).collect();
+        let terms: Vec<f32> = column(&gradients, wide, channel).collect();
+        let products: Vec<f32> = (0..elements).skip(channel).step_by(wide).map(|at| gradients[at] * off(at)).collect();
         let sum = |terms: &[f32], before: f32| terms.iter().map(|term| f64::from(*term)).sum::<f64>() as f32 + before;
         let check = |at: usize, terms: &[f32], what: &str| {
             let scale = [terms, &before[at..=at]].concat();

@@ -89,9 +89,9 @@ fn sums_and_rectifiers<A: Real>(
             accumulate_other,
         },
     );
-    let (slopes, _) = relu.backward(&d);
-    same_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "relu's gradient");
-    let expected = if two { merged(&other_before, &slopes[0], accumulate_other) } else { other_before };
+    let (gradients, _) = relu.backward(&d);
+    same_in(memory, d_x, &merged(&before, &gradients[0], accumulate), "relu's gradient");
+    let expected = if two { merged(&other_before, &gradients[0], accumulate_other) } else { other_before };
     same_in(memory, d_other, &expected, "relu's gradient, to another input");
 }
 
@@ -128,8 +128,8 @@ fn curves<A: Real>(
         let launch = SigmoidBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, accumulate };
         emulator.play(memory, &launch);
     }
-    let (slopes, _) = expected.backward(&d);
-    near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "curve's gradient");
+    let (gradients, _) = expected.backward(&d);
+    near_in(memory, d_x, &merged(&before, &gradients[0], accumulate), "curve's gradient");
 }
 
 fn gelu<A: Real>(emulator: &mut Emulator, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
@@ -143,8 +143,8 @@ fn gelu<A: Real>(emulator: &mut Emulator, memory: &mut Memory, samples: u32, sha
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     emulator
         .play(memory, &GeluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
-    let (slopes, _) = expected.backward(&d);
-    near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "gelu's gradient");
+    let (gradients, _) = expected.backward(&d);
+    near_in(memory, d_x, &merged(&before, &gradients[0], accumulate), "gelu's gradient");
 }
 
 fn silu<A: Real>(emulator: &mut Emulator, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
@@ -158,8 +158,8 @@ fn silu<A: Real>(emulator: &mut Emulator, memory: &mut Memory, samples: u32, sha
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     emulator
         .play(memory, &SiluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
-    let (slopes, _) = expected.backward(&d);
-    near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "silu's gradient");
+    let (gradients, _) = expected.backward(&d);
+    near_in(memory, d_x, &merged(&before, &gradients[0], accumulate), "silu's gradient");
 }
 
 /// Sums of buffers.

@@ -15,7 +15,7 @@ mod rounding;
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::layers::{Space, TensorForm};
+use lockstep_cuda::layers::{Allocator, TensorForm};
 use lockstep_exec::device::cpu::Mode;
 use proptest::prelude::*;
 
@@ -24,15 +24,15 @@ use crate::memory::Memory;
 use crate::{Theme, property};
 use case::Case;
 use chains::Chain;
-use joined::{Joined, Place};
+use joined::{Joined, Target};
 use lockstep_models::{Precision, Shape};
 
 /// Convolutions and dense layers, in all precisions.
 pub(crate) const PRODUCTS: Theme = Theme {
     kernels: &[
-        "channel_slopes",
-        "channel_slopes_finish",
-        "column_slopes",
+        "channel_gradients",
+        "channel_gradients_finish",
+        "column_gradients",
         "max_pool_backward",
         "max_pool_forward",
         "move_rows",
@@ -53,10 +53,10 @@ pub(crate) const OTHERS: Theme = Theme {
         "batch_norm_moments",
         "batch_norm_statistics",
         "channel_affine",
-        "channel_slopes",
-        "channel_slopes_finish",
+        "channel_gradients",
+        "channel_gradients_finish",
         "column_moments",
-        "column_slopes",
+        "column_gradients",
         "dropout_backward",
         "dropout_forward",
         "gelu_backward",
@@ -117,7 +117,7 @@ pub(crate) const OTHERS: Theme = Theme {
         "response_norms",
         "response_parameters",
         "response_shares",
-        "response_slopes",
+        "response_gradients",
         "softmax_sets_backward",
         "softmax_sets_forward",
         "square_backward",
@@ -129,7 +129,7 @@ pub(crate) const OTHERS: Theme = Theme {
 /// Allocates the layers' own tensors in the emulator's memory.
 struct Own<'a>(&'a mut Memory);
 
-impl Space for Own<'_> {
+impl Allocator for Own<'_> {
     fn take(&mut self, bytes: u64) -> u64 {
         self.0.room(bytes)
     }
@@ -163,7 +163,7 @@ fn others(emulator: &RefCell<Emulator>) {
     agree(emulator, 20, chains::batch_norms(), false);
     agree(emulator, 150, chains::others(), false);
     agree(emulator, 25, chains::pools(), false);
-    let place = prop::sample::select(vec![Place::Own, Place::Normalised, Place::Addend, Place::Input]);
+    let place = prop::sample::select(vec![Target::Own, Target::Normalised, Target::Addend, Target::Input]);
     let mode = prop_oneof![Just(Mode::Train), Just(Mode::Evaluate)];
     let sizes = (1..4u32, 1..9u32, 2..6u32, 1..6u32);
     property(

@@ -106,7 +106,7 @@ fn sums_over_columns() {
 }
 
 #[test]
-fn factors_and_summands_of_channels() {
+fn factors_and_biases_of_channels() {
     channels::THEME.run_all();
 }
 

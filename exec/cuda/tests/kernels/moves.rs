@@ -91,10 +91,10 @@ fn concatenations<F: Real, T: Real>(
     let out: u32 = shapes.iter().map(|shape| size(*shape) as u32).sum();
     let y = memory.space::<T>(concat.output.len());
     let d = memory.reals::<F>(concat.output.len());
-    let (slopes, _) = concat.backward(&d);
+    let (gradients, _) = concat.backward(&d);
     let d_y = memory.hold::<F>(&d);
     let mut first = 0;
-    for ((shape, input), slopes) in shapes.iter().zip(&inputs).zip(&slopes) {
+    for ((shape, input), gradients) in shapes.iter().zip(&inputs).zip(&gradients) {
         let length = size(*shape) as u32;
         let row = |of: u32| u64::from(of);
         let x = memory.hold::<F>(input);
@@ -124,7 +124,7 @@ fn concatenations<F: Real, T: Real>(
             accumulate,
         };
         emulator.play(memory, &launch);
-        same_in(memory, d_x, &merged(&before, slopes, accumulate), "concat's gradient");
+        same_in(memory, d_x, &merged(&before, gradients, accumulate), "concat's gradient");
         first += row(length);
     }
     same_in(memory, y, &concat.output, "concat");

@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::table::{
-    BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
-    ChannelSlopesFinish,
+    BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelGradients,
+    ChannelGradientsFinish,
 };
 use lockstep_cuda::{Bf16, BlockParts};
 use lockstep_exec::device::cpu::Mode;
@@ -25,8 +25,8 @@ pub(crate) const THEME: Theme = Theme {
         "batch_norm_inverses",
         "batch_norm_moments",
         "batch_norm_statistics",
-        "channel_slopes",
-        "channel_slopes_finish",
+        "channel_gradients",
+        "channel_gradients_finish",
     ],
     play,
 };
@@ -195,12 +195,12 @@ impl Case {
         let (elements, channels) = (output.len(), shape.channels as usize);
         let d = memory.reals::<A>(elements);
         let through = |(d, y): (&f32, &f32)| if rectified && *y <= 0.0 { 0.0 } else { *d };
-        let slopes: Vec<f32> = d.iter().zip(output).map(through).collect();
-        let (d_inputs, gradient) = norm.backward(&slopes);
+        let gradients: Vec<f32> = d.iter().zip(output).map(through).collect();
+        let (d_inputs, gradient) = norm.backward(&gradients);
 
         let d_y = memory.hold::<A>(&d);
         let parts = BlockParts::of(samples * plane(shape));
-        let sums = ChannelSlopes {
+        let sums = ChannelGradients {
             d_y: d_y.read(),
             x: Some(forward.x),
             y: adds.then(|| y.read()),
@@ -218,11 +218,11 @@ impl Case {
         emulator.play(memory, &sums);
         let before = memory.values(2 * channels);
         let (held, along, level) = (memory.put(&before), memory.space::<f32>(channels), memory.space::<f32>(channels));
-        let finish = ChannelSlopesFinish {
+        let finish = ChannelGradientsFinish {
             partials: sums.partials.view(),
             inverses: Some(forward.inverses),
             d_factors: Some(held.part(0..channels).write()),
-            d_summands: Some(held.part(channels..2 * channels).write()),
+            d_biases: Some(held.part(channels..2 * channels).write()),
             along: Some(along.write()),
             level: Some(level.write()),
             channels: shape.channels,
@@ -259,10 +259,10 @@ impl Case {
         // With few values in a channel the gradient is a small remainder: a value's own gradient less the part common
         // to the channel.
         let scale = |at: usize| precision.scales[at / plane(shape) as usize % channels];
-        let terms: Vec<f32> = slopes.iter().enumerate().map(|(at, slope)| slope * scale(at)).collect();
+        let terms: Vec<f32> = gradients.iter().enumerate().map(|(at, gradient)| gradient * scale(at)).collect();
         near_within_in(precision.bound, memory, d_x, &expected, &terms, "gradient towards the input");
         if adds {
-            let expected = merged(&before_addend, &slopes, !accumulate);
+            let expected = merged(&before_addend, &gradients, !accumulate);
             same_in(memory, d_addend, &expected, "gradient towards the addend");
         }
     }

@@ -46,7 +46,7 @@ fn transformed(emulator: &mut Emulator, memory: &mut Memory, samples: usize, sha
     };
     let pictures: Vec<Decoded> = (0..samples).map(|_| decoded()).collect();
     let figures = Normalisation { mean: vec![124.0, 116.5, 0.25], deviation: vec![58.0, 57.1, 3.0] };
-    let of = Untransformed { samples: pictures.iter().collect(), figures: &figures, shape };
+    let of = Untransformed { samples: pictures.iter().collect(), normalisation: &figures, shape };
     let elements = shape.elements() as usize;
     let mut expected = vec![f32::NAN; samples * elements];
     expected.chunks_exact_mut(elements).enumerate().for_each(|(number, image)| of.make(number, image));

@@ -120,11 +120,11 @@ fn largest<A: Real>(
 ) {
     let elements = samples as usize * size(shape);
     let values: Vec<f32> = memory.reals::<A>(elements).iter().map(|value| (value * 3.0).round() / 4.0).collect();
-    let summands: Vec<f32> = memory.values(shape.channels as usize).iter().map(|value| value.round() / 8.0).collect();
+    let biases: Vec<f32> = memory.values(shape.channels as usize).iter().map(|value| value.round() / 8.0).collect();
     let channel = |at: usize| at / plane(shape) as usize % shape.channels as usize;
     let mut shifted = values.clone();
     if biased {
-        shifted.iter_mut().enumerate().for_each(|(at, value)| *value += summands[channel(at)]);
+        shifted.iter_mut().enumerate().for_each(|(at, value)| *value += biases[channel(at)]);
     }
     let pool = Layer::Pool2d(layer.clone());
     let output = pool.output_shape(&[shape]).expect("shapes that fit");
@@ -138,7 +138,7 @@ fn largest<A: Real>(
     let (y, best) = (memory.space::<A>(outputs), memory.space::<u32>(outputs));
     let forward = MaxPoolForward {
         x: memory.hold::<A>(&lay(&values)).read(),
-        biases: biased.then(|| memory.put(&summands).read()),
+        biases: biased.then(|| memory.put(&biases).read()),
         y: y.write(),
         best: best.write(),
         images,
@@ -162,8 +162,8 @@ fn largest<A: Real>(
         accumulate,
     };
     emulator.play(memory, &backward);
-    let slopes = if rectified { relu.backward(&d).0.remove(0) } else { d };
-    let (d_inputs, _) = pooled.backward(&slopes);
+    let gradients = if rectified { relu.backward(&d).0.remove(0) } else { d };
+    let (d_inputs, _) = pooled.backward(&gradients);
     same_in(memory, d_x, &lay(&merged(&before, &d_inputs[0], accumulate)), "gradient before the largest");
 }
 

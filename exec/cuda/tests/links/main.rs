@@ -14,7 +14,7 @@ use lockstep_cuda::Gpus;
 use lockstep_data::Dataset;
 use lockstep_exec::device::{Cpus, Devices, Nulls};
 use lockstep_exec::{ExecError, Run, RunOptions, run};
-use lockstep_models::memory::{BufferPlaces, Reuse};
+use lockstep_models::memory::{BufferAddresses, Reuse};
 use lockstep_models::{Bucket, Buffer, Job, Precision, Program, random_model};
 
 /// In a scene's own process.
@@ -147,7 +147,7 @@ fn only_buffers_in_messages_have_copies_on_the_host() {
         let direct = most();
         train_by("ssgd", "ring", 4, gpus().by_host()).expect("a run");
         let program = program_of("ssgd", "ring", 4);
-        let elements = BufferPlaces::of_role(&program, (&program.roles[0], 0), Reuse::default())
+        let elements = BufferAddresses::of_role(&program, (&program.roles[0], 0), Reuse::default())
             .of(Buffer::Gradients)
             .elements() as u64;
         let gradients = (4 * elements).next_multiple_of(256);

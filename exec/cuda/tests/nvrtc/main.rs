@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockstep_cuda::table::ReluForward;
-use lockstep_cuda::{Bf16, KernelLaunch, LibraryPlaces, Nvrtc, SourceUnit};
+use lockstep_cuda::{Bf16, KernelLaunch, LibraryFolders, Nvrtc, SourceUnit};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_NVRTC";
@@ -13,7 +13,7 @@ const FOLDER: &str = "LOCKSTEP_NVRTC";
 /// The compiler; `None`, with a loud message, where there is none.
 fn nvrtc() -> Option<Nvrtc> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut places = LibraryPlaces::usual().with_python(&workspace.join(".venv"));
+    let mut places = LibraryFolders::usual().with_python(&workspace.join(".venv"));
     if let Some(folder) = std::env::var_os(FOLDER) {
         places = places.with(Path::new(&folder));
     }

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use lockstep_cuda::{Gpus, LibraryPlaces, probe};
+use lockstep_cuda::{Gpus, LibraryFolders, probe};
 use lockstep_exec::device::{Cpus, Devices};
 use lockstep_models::{Optimizer, Precision};
 
@@ -40,7 +40,7 @@ fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
     }
     if let Some(folder) = std::env::var_os(SCENE) {
         // Later code that opens the GPUs finds the libraries already loaded.
-        let _ = probe(&LibraryPlaces::usual().with(Path::new(&folder)));
+        let _ = probe(&LibraryFolders::usual().with(Path::new(&folder)));
         return play();
     }
     let Some(folder) = pretend::folder() else { return };
@@ -57,7 +57,7 @@ fn scene_of_several(name: &str, settings: &[(&str, &str)], play: fn()) {
     let several = settings.iter().find(|(key, _)| *key == "PRETEND_DEVICES").and_then(|(_, count)| count.parse().ok());
     let several: usize = several.expect("a scene of several GPUs names their number");
     if std::env::var_os(REAL).is_some() {
-        let here = probe(&LibraryPlaces::usual()).expect("GPUs").gpus.len();
+        let here = probe(&LibraryFolders::usual()).expect("GPUs").gpus.len();
         if here < several {
             return eprintln!("SKIPPED on a GPU: {name} needs {several} GPUs, and there are {here}");
         }

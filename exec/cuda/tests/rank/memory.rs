@@ -4,7 +4,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
-use lockstep_cuda::LibraryPlaces;
+use lockstep_cuda::LibraryFolders;
 use lockstep_cuda::driver::{Context, Fill, GpuMemory};
 use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::Threads;
@@ -29,7 +29,7 @@ fn fault(text: &str) {
 }
 
 fn context() -> Arc<Context> {
-    Context::open(&LibraryPlaces::usual(), 0).expect("the pretend GPU")
+    Context::open(&LibraryFolders::usual(), 0).expect("the pretend GPU")
 }
 
 fn program(model: Model, batch: u32, accumulate: u32) -> Program {

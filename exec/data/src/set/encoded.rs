@@ -28,7 +28,7 @@ pub(super) struct Encoded {
     kept: Kept,
     /// By channel and byte: the normalised value.
     levels: Vec<[f32; 256]>,
-    figures: Normalisation,
+    normalisation: Normalisation,
 }
 
 /// Where the bytes are.
@@ -77,8 +77,8 @@ impl Encoded {
             Encoding::Jpeg { .. } if 2 * pngs > seen => SampleForm::Png,
             Encoding::Jpeg { .. } => SampleForm::Jpeg,
         };
-        let figures = Normalisation { mean: Vec::new(), deviation: Vec::new() };
-        Encoded { packed, form, kept: Kept::Mapped(samples), levels: Vec::new(), figures }
+        let normalisation = Normalisation { mean: Vec::new(), deviation: Vec::new() };
+        Encoded { packed, form, kept: Kept::Mapped(samples), levels: Vec::new(), normalisation }
     }
 
     /// The samples at `indices`.
@@ -93,8 +93,8 @@ impl Encoded {
 
     /// Other samples of the same file, with the same normalisation.
     fn with(&self, kept: Kept) -> Encoded {
-        let (packed, levels, figures) = (self.packed.clone(), self.levels.clone(), self.figures.clone());
-        Encoded { packed, form: self.form, kept, levels, figures }
+        let (packed, levels, normalisation) = (self.packed.clone(), self.levels.clone(), self.normalisation.clone());
+        Encoded { packed, form: self.form, kept, levels, normalisation }
     }
 
     /// The samples at `indices`, read into memory, in the order of the file.
@@ -238,24 +238,24 @@ impl Encoded {
         })
     }
 
-    /// Mean and deviation of each channel over these samples, for arrays; the file's figures are over all of its
+    /// Mean and deviation of each channel over these samples, for arrays; the file's normalisation are over all of its
     /// samples.
     pub(super) fn statistics(&self, channels: usize, pixels: usize) -> Normalisation {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of a normalised set") };
         if self.is_picture() {
             return Normalisation::imagenet();
         }
-        match self.packed.figures().filter(|_| samples.len() == self.packed.entries().len()) {
-            Some(figures) => figures.clone(),
+        match self.packed.normalisation().filter(|_| samples.len() == self.packed.entries().len()) {
+            Some(normalisation) => normalisation.clone(),
             None => Normalisation::of(channels, pixels, || samples.iter().map(|n| self.packed.bytes(*n as usize))),
         }
     }
 
-    /// The same samples, normalised by `figures` when they are drawn.
-    pub(super) fn normalised(&self, figures: &Normalisation) -> Encoded {
-        let level = |channel| std::array::from_fn(|byte| figures.apply(channel, byte as f64));
-        let levels = (0..figures.mean.len()).map(level).collect();
-        Encoded { levels, figures: figures.clone(), ..self.clone() }
+    /// The same samples, normalised by `normalisation` when they are drawn.
+    pub(super) fn normalised(&self, normalisation: &Normalisation) -> Encoded {
+        let level = |channel| std::array::from_fn(|byte| normalisation.apply(channel, byte as f64));
+        let levels = (0..normalisation.mean.len()).map(level).collect();
+        Encoded { levels, normalisation: normalisation.clone(), ..self.clone() }
     }
 
     /// Makes `image` (`[channels, height, width]` of `shape`) from a sample: augmented, or its centre. `stored` is the
@@ -272,7 +272,7 @@ impl Encoded {
     ) -> Result<(), InputError> {
         if self.is_picture() {
             let Decoded { picture, transform } = self.decoded(sample, shape, augmented)?;
-            transform.apply(&picture, &self.figures, shape, image);
+            transform.apply(&picture, &self.normalisation, shape, image);
             return Ok(());
         }
         let bytes = self.unchecked(sample);
@@ -318,7 +318,7 @@ impl Encoded {
 
     /// Mean and deviation of each channel, by which samples are normalised.
     pub(super) fn normalisation(&self) -> &Normalisation {
-        &self.figures
+        &self.normalisation
     }
 
     /// A sample's name in messages: its number in the file.

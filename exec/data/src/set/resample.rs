@@ -57,7 +57,7 @@ impl Line {
 pub(super) fn resample(
     picture: &Picture,
     (top, left, of_height, of_width): Window,
-    figures: &Normalisation,
+    normalisation: &Normalisation,
     shape: Shape,
     image: &mut [f32],
 ) {
@@ -67,7 +67,7 @@ pub(super) fn resample(
         .map(|x| between(x, width, left, of_width))
         .map(|(before, behind, right)| (before * channels, behind * channels, right))
         .collect();
-    let scales: Vec<(f32, f32)> = std::iter::zip(&figures.mean, &figures.deviation)
+    let scales: Vec<(f32, f32)> = std::iter::zip(&normalisation.mean, &normalisation.deviation)
         .map(|(mean, deviation)| (*mean as f32, (1.0 / deviation) as f32))
         .collect();
     // Neighbouring rows often fall between the same two rows of the picture, or share one.
@@ -114,8 +114,14 @@ mod tests {
         let mut image = [0.0; 12];
         resample(&picture, (0.0, 1.0, 2.0, 2.0), &plain(), Shape { channels: 3, height: 2, width: 2 }, &mut image);
         assert_eq!(image, [10.0, 20.0, 110.0, 120.0, 11.0, 21.0, 111.0, 121.0, 12.0, 22.0, 112.0, 122.0]);
-        let figures = Normalisation { mean: vec![10.0, 0.0, 0.0], deviation: vec![2.0, 1.0, 1.0] };
-        resample(&picture, (0.0, 1.0, 1.0, 1.0), &figures, Shape { channels: 3, height: 1, width: 1 }, &mut image[..3]);
+        let normalisation = Normalisation { mean: vec![10.0, 0.0, 0.0], deviation: vec![2.0, 1.0, 1.0] };
+        resample(
+            &picture,
+            (0.0, 1.0, 1.0, 1.0),
+            &normalisation,
+            Shape { channels: 3, height: 1, width: 1 },
+            &mut image[..3],
+        );
         assert_eq!(image[..3], [0.0, 11.0, 12.0]);
     }
 
@@ -132,7 +138,7 @@ mod tests {
     fn obvious(
         picture: &Picture,
         (top, left, of_height, of_width): Window,
-        figures: &Normalisation,
+        normalisation: &Normalisation,
         shape: Shape,
     ) -> Vec<f32> {
         let (height, width, channels) = (shape.height as usize, shape.width as usize, usize::from(picture.channels));
@@ -147,7 +153,7 @@ mod tests {
                 let mix = |a: f32, b: f32, share: f32| a + (b - a) * share;
                 let upper = mix(pixel(above, before, channel), pixel(above, behind, channel), right);
                 let lower = mix(pixel(below, before, channel), pixel(below, behind, channel), right);
-                let (mean, deviation) = (figures.mean[channel] as f32, figures.deviation[channel]);
+                let (mean, deviation) = (normalisation.mean[channel] as f32, normalisation.deviation[channel]);
                 image.push((mix(upper, lower, down) - mean) * (1.0 / deviation) as f32);
             }
         }
@@ -166,11 +172,11 @@ mod tests {
             let (rows, columns) = ((place[0] * height as f64).ceil().max(1.0), (place[1] * width as f64).ceil().max(1.0));
             let at = |share: f64, room: f64| (share * (room + 1.0)).floor().min(room);
             let window = (at(place[2], height as f64 - rows), at(place[3], width as f64 - columns), rows, columns);
-            let figures = Normalisation { mean: vec![0.5, 7.0, 100.0], deviation: vec![0.3, 2.0, 50.0] };
+            let normalisation = Normalisation { mean: vec![0.5, 7.0, 100.0], deviation: vec![0.3, 2.0, 50.0] };
             let shape = Shape { channels: 3, height: to, width: wide };
             let mut image = vec![-1.0; shape.elements() as usize];
-            resample(&picture, window, &figures, shape, &mut image);
-            prop_assert_eq!(image, obvious(&picture, window, &figures, shape));
+            resample(&picture, window, &normalisation, shape, &mut image);
+            prop_assert_eq!(image, obvious(&picture, window, &normalisation, shape));
         }
 
         #[test]

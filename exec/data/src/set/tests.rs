@@ -12,8 +12,8 @@ fn the_digits_are_normalised_by_their_training_part() {
     let model = lockstep_readers::load_model("lenet").unwrap();
     let (train, held_out) = Dataset::load("mnist", &model).unwrap();
     assert_eq!((train.len(), held_out.len(), train.classes()), (4_000, 1_000, 10));
-    let figures = train.pixels.normalisation(train.shape);
-    assert!(figures.mean[0].abs() < 1e-6 && (figures.deviation[0] - 1.0).abs() < 1e-6, "{figures:?}");
+    let normalisation = train.pixels.normalisation(train.shape);
+    assert!(normalisation.mean[0].abs() < 1e-6 && (normalisation.deviation[0] - 1.0).abs() < 1e-6, "{normalisation:?}");
     // The held-out part was scaled by the training part's statistics, so its own are near 0 and 1 but not equal.
     let own = held_out.pixels.normalisation(held_out.shape);
     assert!(own.mean[0].abs() < 0.02 && (own.deviation[0] - 1.0).abs() < 0.02, "{own:?}");
@@ -26,8 +26,11 @@ fn the_digits_are_normalised_by_their_training_part() {
 #[test]
 fn the_documented_figures_are_those_of_the_digits() {
     let (train, _) = digits::load().unwrap();
-    let figures = train.pixels.normalisation(train.shape);
-    assert!((figures.mean[0] - 33.5).abs() < 0.05 && (figures.deviation[0] - 78.7).abs() < 0.05, "{figures:?}");
+    let normalisation = train.pixels.normalisation(train.shape);
+    assert!(
+        (normalisation.mean[0] - 33.5).abs() < 0.05 && (normalisation.deviation[0] - 78.7).abs() < 0.05,
+        "{normalisation:?}"
+    );
 }
 
 #[test]
@@ -38,8 +41,8 @@ fn synthetic_data_take_the_shape_of_the_model() {
         let found = train.shape();
         assert_eq!((found.channels, found.height, found.width), shape);
         assert_eq!((train.len(), held_out.len(), train.classes()), (40, 10, 10));
-        let figures = train.pixels.normalisation(train.shape);
-        assert!(figures.mean.iter().all(|mean| mean.abs() < 1e-6), "{figures:?}");
+        let normalisation = train.pixels.normalisation(train.shape);
+        assert!(normalisation.mean.iter().all(|mean| mean.abs() < 1e-6), "{normalisation:?}");
     }
     let (train, held_out) = Dataset::load("synthetic", &lockstep_readers::load_model("lenet").unwrap()).unwrap();
     assert_eq!((train.len(), held_out.len()), (4_000, 1_000));

@@ -42,8 +42,8 @@ impl Transform {
     }
 
     /// Makes `image` (`[channels, height, width]` of `shape`) from `picture`.
-    pub(super) fn apply(&self, picture: &Picture, figures: &Normalisation, shape: Shape, image: &mut [f32]) {
-        resample(picture, self.window, figures, shape, image);
+    pub(super) fn apply(&self, picture: &Picture, normalisation: &Normalisation, shape: Shape, image: &mut [f32]) {
+        resample(picture, self.window, normalisation, shape, image);
         self.finish.apply(shape, image);
     }
 }
@@ -63,7 +63,7 @@ pub struct Untransformed<'a> {
     /// By sample.
     pub samples: Vec<&'a Decoded>,
     /// Mean and deviation of each channel.
-    pub figures: &'a Normalisation,
+    pub normalisation: &'a Normalisation,
     /// The shape of a sample.
     pub shape: Shape,
 }
@@ -75,6 +75,6 @@ impl Untransformed<'_> {
     /// When there is no such sample, or `image` has another size.
     pub fn make(&self, number: usize, image: &mut [f32]) {
         let Decoded { picture, transform } = self.samples[number];
-        transform.apply(picture, self.figures, self.shape, image);
+        transform.apply(picture, self.normalisation, self.shape, image);
     }
 }

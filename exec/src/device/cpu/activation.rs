@@ -30,7 +30,7 @@ pub(crate) trait Curve: Send + Sync + 'static {
     fn value(x: f32) -> f32;
 
     /// The derivative where the input, or the output, is `at`.
-    fn slope(at: f32) -> f32;
+    fn derivative(at: f32) -> f32;
 }
 
 /// 1 / (1 + e⁻ˣ).
@@ -45,7 +45,7 @@ impl Curve for Sigmoid {
     }
 
     #[inline(always)]
-    fn slope(y: f32) -> f32 {
+    fn derivative(y: f32) -> f32 {
         y * (1.0 - y)
     }
 }
@@ -62,7 +62,7 @@ impl Curve for Tanh {
     }
 
     #[inline(always)]
-    fn slope(y: f32) -> f32 {
+    fn derivative(y: f32) -> f32 {
         1.0 - y * y
     }
 }
@@ -97,8 +97,8 @@ impl<C: Curve> Head for Activation<C> {
         let from = if C::FROM_INPUT { of.inputs[0] } else { of.output };
         self.threads.each_chunk(d_input, TILE, |_, range, d_input| {
             wide!({
-                let slopes = of.d_output[range.clone()].iter().zip(&from[range]);
-                put(d_input, accumulate, slopes.map(|(d_y, at)| *d_y * C::slope(*at)));
+                let gradients = of.d_output[range.clone()].iter().zip(&from[range]);
+                put(d_input, accumulate, gradients.map(|(d_y, at)| *d_y * C::derivative(*at)));
             });
         });
     }

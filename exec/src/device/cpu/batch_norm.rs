@@ -14,7 +14,7 @@ use super::threads::{Disjoint, Threads, tile_range};
 use super::{Forward, Gradients, Head, Mode, Wanted, only};
 use crate::simd::{put, sum, sum_pairs, wide};
 use crate::workspace::Workspace;
-use sums::{slopes, sums};
+use sums::{gradients, sums};
 
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
 const SMALL: usize = 16;
@@ -176,7 +176,7 @@ impl Head for BatchNorm {
                         }
                         Layout::SideBySide(samples) => for_side_by_side!(samples, {
                             let (ds, xs) = (lines::<N>(&of.d_output[part.clone()]), lines(&input[part]));
-                            let [products, sums] = slopes(ds, xs, mean, rectified);
+                            let [products, sums] = gradients(ds, xs, mean, rectified);
                             products.iter().zip(sums).for_each(|(products, sum)| add(*products, sum));
                         }),
                     }
@@ -196,16 +196,16 @@ impl Head for BatchNorm {
                     let (scale, shift) = (gamma[channel] * inverse, beta[channel]);
                     let along = (d_gamma[channel - range.start] / count) as f32 * inverse;
                     let level = (d_beta[channel - range.start] / count) as f32;
-                    let slope = |d: f32, x: f32| (d - level - (x - mean) * along) * scale;
+                    let gradient = |d: f32, x: f32| (d - level - (x - mean) * along) * scale;
                     // SAFETY: channels belong to one tile.
                     let target = unsafe { d_input.part(part.clone()) };
                     let (ds, xs) = (&of.d_output[part.clone()], &input[part]);
                     let all = ds.iter().zip(xs);
                     if self.relu {
                         let falls = |x: f32| (x - mean) * scale + shift <= 0.0;
-                        put(target, *adds, all.map(|(d, x)| slope(if falls(*x) { 0.0 } else { *d }, *x)));
+                        put(target, *adds, all.map(|(d, x)| gradient(if falls(*x) { 0.0 } else { *d }, *x)));
                     } else {
-                        put(target, *adds, all.map(|(d, x)| slope(*d, *x)));
+                        put(target, *adds, all.map(|(d, x)| gradient(*d, *x)));
                     }
                 }
             });

@@ -15,7 +15,7 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     Some(Box::new(Bias { channels, plane, copy: Sum::new(false, of.threads), threads }))
 }
 
-/// `y = x + summand` per channel.
+/// `y = x + bias` per channel.
 struct Bias {
     channels: usize,
     plane: usize,
@@ -31,12 +31,10 @@ impl Head for Bias {
         self.threads.each_chunk(output, self.channels * plane, |_, sample, output| {
             let xs = &input[sample];
             if plane == 1 {
-                return wide!(
-                    output.iter_mut().zip(xs).zip(parameters).for_each(|((y, x), summand)| *y = *x + *summand)
-                );
+                return wide!(output.iter_mut().zip(xs).zip(parameters).for_each(|((y, x), bias)| *y = *x + *bias));
             }
-            for ((ys, xs), summand) in output.chunks_exact_mut(plane).zip(xs.chunks_exact(plane)).zip(parameters) {
-                wide!(ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x + *summand));
+            for ((ys, xs), bias) in output.chunks_exact_mut(plane).zip(xs.chunks_exact(plane)).zip(parameters) {
+                wide!(ys.iter_mut().zip(xs).for_each(|(y, x)| *y = *x + *bias));
             }
         });
     }

@@ -13,8 +13,8 @@ use crate::arena::Arena;
 use crate::device::buffers::move_rows;
 use crate::device::decays::Decays;
 use crate::device::{
-    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Storage,
-    Values,
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Spot, Staging, Storage,
+    TensorAddress, Values,
 };
 
 /// Elements of an update that one thread processes at once; their four tensors fill half of a core's second-level
@@ -100,7 +100,7 @@ impl Compute for Cpu {
     fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
         let of = &mut self.at_hand.chains[pass.chain];
         let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
-        let reads: Vec<&Place> = pass.inputs.iter().collect();
+        let reads: Vec<&TensorAddress> = pass.inputs.iter().collect();
         let (inputs, mut outputs) = self.at_hand.tensors.views(&reads, &[&pass.output]);
         let found = match &mut of.work {
             Work::Elsewhere => None,
@@ -121,9 +121,9 @@ impl Compute for Cpu {
     fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
         let of = &mut self.at_hand.chains[pass.chain];
         let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
-        let reads: Vec<&Place> = pass.inputs.iter().chain([&pass.output, &pass.d_output]).collect();
-        let wanted = pass.d_inputs.iter().map(|d| d.as_ref().map_or(&Place::Nothing, |(place, _)| place));
-        let writes: Vec<&Place> = wanted.collect();
+        let reads: Vec<&TensorAddress> = pass.inputs.iter().chain([&pass.output, &pass.d_output]).collect();
+        let wanted = pass.d_inputs.iter().map(|d| d.as_ref().map_or(&TensorAddress::Nothing, |(place, _)| place));
+        let writes: Vec<&TensorAddress> = wanted.collect();
         let (tensors, mut d_inputs) = self.at_hand.tensors.views(&reads, &writes);
         let (inputs, y, d_output) =
             (&tensors[..pass.inputs.len()], tensors[pass.inputs.len()], tensors[pass.inputs.len() + 1]);
@@ -153,7 +153,7 @@ impl Compute for Cpu {
         Ok(())
     }
 
-    fn evaluate(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+    fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {
         let Work::Loss(loss, _) = &mut self.at_hand.chains[chain].work else { return Ok(Loss::default()) };
         let logits = self.at_hand.tensors.tensor(logits);
         let each = logits.len() / self.at_hand.labels.len();
@@ -233,7 +233,7 @@ impl Storage for Cpu {
         Ok(())
     }
 
-    fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
+    fn tensor(&mut self, place: &TensorAddress) -> Result<Vec<f32>, DeviceError> {
         Ok(self.at_hand.tensors.tensor(place).to_vec())
     }
 
@@ -253,8 +253,8 @@ impl Storage for Cpu {
         self.at_hand.tensors.end();
     }
 
-    fn warm(&mut self, places: &[Place]) {
-        let sum = |place: &Place| self.at_hand.tensors.tensor(place).iter().step_by(16).sum::<f32>();
+    fn warm(&mut self, places: &[TensorAddress]) {
+        let sum = |place: &TensorAddress| self.at_hand.tensors.tensor(place).iter().step_by(16).sum::<f32>();
         std::hint::black_box(places.iter().map(sum).sum::<f32>());
     }
 

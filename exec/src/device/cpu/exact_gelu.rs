@@ -33,7 +33,7 @@ impl Curve for ExactGelu {
 
     /// dy/dx = Φ + x · e^(−x²/2) / √(2π).
     #[inline(always)]
-    fn slope(x: f32) -> f32 {
+    fn derivative(x: f32) -> f32 {
         share(x) + x * DENSITY * (-0.5 * x * x).exp()
     }
 }

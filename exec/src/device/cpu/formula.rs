@@ -169,9 +169,9 @@ mod tests {
             let kept = if again { momentum } else { keep };
             let define = |((w, v), g): ((&f32, &f32), &f32)| {
                 let plain = scale as f32 * g + lambda * w;
-                let slope = if absorbed { rate * plain } else { plain };
-                let v = kept * v + slope;
-                let taken = if nesterov { slope + momentum * v } else { v };
+                let gradient = if absorbed { rate * plain } else { plain };
+                let v = kept * v + gradient;
+                let taken = if nesterov { gradient + momentum * v } else { v };
                 (if absorbed { w - taken } else { w - rate * taken }, v)
             };
             let expected: (Vec<f32>, Vec<f32>) = w.iter().zip(&v).zip(g).map(define).unzip();

@@ -33,7 +33,7 @@ impl Curve for Gelu {
 
     /// dy/dx = (1 + tanh u)/2 + x/2 · (1 − tanh² u) · du/dx.
     #[inline(always)]
-    fn slope(x: f32) -> f32 {
+    fn derivative(x: f32) -> f32 {
         let bent = bend(x);
         0.5 * (1.0 + bent) + 0.5 * x * (1.0 - bent * bent) * (SCALE * (1.0 + 3.0 * CUBE * x * x))
     }

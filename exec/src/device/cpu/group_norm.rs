@@ -99,17 +99,18 @@ impl Head for GroupNorm {
             let (mean, inverse) = (kept[2 * at], kept[2 * at + 1]);
             let (x, d) = (&input[range.clone()], &d_output[range]);
             wide!({
-                let (mut slopes, mut products) = (0.0f32, 0.0f32);
+                let (mut gradients, mut products) = (0.0f32, 0.0f32);
                 let rows = || self.channels_of(at).zip(x.chunks_exact(plane).zip(d.chunks_exact(plane)));
                 for (channel, (x, d)) in rows() {
-                    slopes += parameters[channel] * sum(d, |d| d);
+                    gradients += parameters[channel] * sum(d, |d| d);
                     products += parameters[channel] * sum_pairs(x, d, |x, d| d * ((x - mean) * inverse));
                 }
-                (slopes, products) = (slopes / size as f32, products / size as f32);
+                (gradients, products) = (gradients / size as f32, products / size as f32);
                 for (target, (channel, (x, d))) in d_input.chunks_exact_mut(plane).zip(rows()) {
                     let gamma = parameters[channel];
-                    let slope = |(x, d): (&f32, &f32)| inverse * (gamma * d - slopes - (x - mean) * inverse * products);
-                    put(target, accumulate, x.iter().zip(d).map(slope));
+                    let gradient =
+                        |(x, d): (&f32, &f32)| inverse * (gamma * d - gradients - (x - mean) * inverse * products);
+                    put(target, accumulate, x.iter().zip(d).map(gradient));
                 }
             });
         });

@@ -94,25 +94,25 @@ impl Head for LayerNorm {
             let (x, d) = (&input[range.clone()], &d_output[range]);
             // SAFETY: a worker's scratch is its own.
             let scratch = unsafe { scratch.part(worker * 2 * plane..(worker + 1) * 2 * plane) };
-            let (slopes, products) = scratch.split_at_mut(plane);
+            let (gradients, products) = scratch.split_at_mut(plane);
             wide!({
-                slopes.fill(0.0);
+                gradients.fill(0.0);
                 products.fill(0.0);
                 for (channel, (x, d)) in x.chunks_exact(plane).zip(d.chunks_exact(plane)).enumerate() {
                     let gamma = parameters[channel] / channels as f32;
                     for place in 0..plane {
-                        slopes[place] += gamma * d[place];
+                        gradients[place] += gamma * d[place];
                         products[place] += gamma * d[place] * (x[place] - means[place]) * inverses[place];
                     }
                 }
                 let rows = d_input.chunks_exact_mut(plane).zip(x.chunks_exact(plane).zip(d.chunks_exact(plane)));
                 for (channel, (target, (x, d))) in rows.enumerate() {
                     let gamma = parameters[channel];
-                    let slope = |place: usize| {
+                    let gradient = |place: usize| {
                         let normal = (x[place] - means[place]) * inverses[place];
-                        inverses[place] * (gamma * d[place] - slopes[place] - normal * products[place])
+                        inverses[place] * (gamma * d[place] - gradients[place] - normal * products[place])
                     };
-                    put(target, accumulate, (0..plane).map(slope));
+                    put(target, accumulate, (0..plane).map(gradient));
                 }
             });
         });

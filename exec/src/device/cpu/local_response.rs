@@ -94,8 +94,8 @@ impl Head for LocalResponse {
                     let part = channel * plane..(channel + 1) * plane;
                     let ratios = &mut ratios[part.clone()];
                     self.sum(channel, xs, |x| x * x, ratios);
-                    let slopes = ds[part.clone()].iter().zip(&ys[part.clone()]);
-                    for ((ratio, power_of), (d, y)) in ratios.iter_mut().zip(&mut powers[part]).zip(slopes) {
+                    let gradients = ds[part.clone()].iter().zip(&ys[part.clone()]);
+                    for ((ratio, power_of), (d, y)) in ratios.iter_mut().zip(&mut powers[part]).zip(gradients) {
                         let s = k + alpha * *ratio;
                         *power_of = power(s, beta);
                         *ratio = *d * *y / s;
@@ -105,11 +105,11 @@ impl Head for LocalResponse {
                     let part = channel * plane..(channel + 1) * plane;
                     self.sum(channel, ratios, |ratio| ratio, d_plane);
                     let known = ds[part.clone()].iter().zip(&xs[part.clone()]).zip(&powers[part]);
-                    let slopes = d_plane.iter().zip(known);
-                    let slope = |(sum, ((d, x), power)): (&f32, ((&f32, &f32), &f32))| {
+                    let gradients = d_plane.iter().zip(known);
+                    let gradient = |(sum, ((d, x), power)): (&f32, ((&f32, &f32), &f32))| {
                         *d * *power - 2.0 * alpha * beta * *x * *sum
                     };
-                    put(target, accumulate, slopes.map(slope));
+                    put(target, accumulate, gradients.map(gradient));
                 }
             });
         });

@@ -97,8 +97,8 @@ impl CrossEntropy {
         let rows = self.probabilities.chunks_exact(self.classes).zip(&self.labels);
         for ((row, label), target) in rows.zip(d_logits.chunks_exact_mut(self.classes)) {
             let label = *label as usize;
-            let slope = |(class, p): (usize, &f32)| if class == label { (*p - 1.0) * scale } else { *p * scale };
-            wide!(put(target, accumulate, row.iter().enumerate().map(slope)));
+            let gradient = |(class, p): (usize, &f32)| if class == label { (*p - 1.0) * scale } else { *p * scale };
+            wide!(put(target, accumulate, row.iter().enumerate().map(gradient)));
         }
     }
 }

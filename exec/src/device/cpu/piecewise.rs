@@ -27,7 +27,7 @@ impl Curve for Relu6 {
     }
 
     #[inline(always)]
-    fn slope(y: f32) -> f32 {
+    fn derivative(y: f32) -> f32 {
         if y > 0.0 && y < 6.0 { 1.0 } else { 0.0 }
     }
 }
@@ -44,7 +44,7 @@ impl Curve for HardSigmoid {
     }
 
     #[inline(always)]
-    fn slope(y: f32) -> f32 {
+    fn derivative(y: f32) -> f32 {
         if y > 0.0 && y < 1.0 { 1.0 / 6.0 } else { 0.0 }
     }
 }
@@ -62,7 +62,7 @@ impl Curve for HardSwish {
 
     /// dy/dx = x/3 + 1/2 between −3 and 3, 0 below and 1 above.
     #[inline(always)]
-    fn slope(x: f32) -> f32 {
+    fn derivative(x: f32) -> f32 {
         if x <= -3.0 {
             0.0
         } else if x >= 3.0 {

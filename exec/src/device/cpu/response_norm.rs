@@ -94,18 +94,18 @@ impl Head for ResponseNorm {
             let norms = &kept[range.start / plane..][..channels];
             let (x, d) = (&input[range.clone()], &d_output[range]);
             // SAFETY: a worker's scratch is its own.
-            let slopes = unsafe { scratch.part(worker * channels..(worker + 1) * channels) };
+            let gradients = unsafe { scratch.part(worker * channels..(worker + 1) * channels) };
             wide!({
                 let mean = self.mean(norms);
                 let rows = || x.chunks_exact(plane).zip(d.chunks_exact(plane));
-                for ((slope, gamma), (x, d)) in slopes.iter_mut().zip(parameters).zip(rows()) {
-                    *slope = gamma * sum_pairs(x, d, |x, d| x * d);
+                for ((gradient, gamma), (x, d)) in gradients.iter_mut().zip(parameters).zip(rows()) {
+                    *gradient = gamma * sum_pairs(x, d, |x, d| x * d);
                 }
-                let shared = sum_pairs(slopes, norms, |slope, norm| slope * (norm / mean)) / channels as f32;
+                let shared = sum_pairs(gradients, norms, |gradient, norm| gradient * (norm / mean)) / channels as f32;
                 for (channel, (target, (x, d))) in d_input.chunks_exact_mut(plane).zip(rows()).enumerate() {
                     let norm = norms[channel];
                     let factor = 1.0 + parameters[channel] * (norm / mean);
-                    let pull = if norm > 0.0 { (slopes[channel] - shared) / mean / norm } else { 0.0 };
+                    let pull = if norm > 0.0 { (gradients[channel] - shared) / mean / norm } else { 0.0 };
                     put(target, accumulate, x.iter().zip(d).map(|(x, d)| factor * d + pull * x));
                 }
             });

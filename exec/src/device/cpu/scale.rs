@@ -1,4 +1,4 @@
-//! Applies a factor and a summand per channel. As in batch normalisation, one thread processes a channel's whole batch.
+//! Applies a factor and a bias per channel. As in batch normalisation, one thread processes a channel's whole batch.
 
 use lockstep_models::Layer;
 
@@ -15,7 +15,7 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     Some(Box::new(Scale { channels, plane, bias: layer.bias, threads }))
 }
 
-/// `y = factor · x + summand` per channel.
+/// `y = factor · x + bias` per channel.
 struct Scale {
     channels: usize,
     plane: usize,
@@ -32,7 +32,7 @@ impl Scale {
 }
 
 impl Head for Scale {
-    /// `parameters`: the factors, then the summands if there are any.
+    /// `parameters`: the factors, then the biases if there are any.
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let Forward { parameters, output, .. } = of;
         let input = of.inputs[0];
@@ -40,11 +40,11 @@ impl Head for Scale {
         let output = Disjoint::new(output);
         self.threads.each(self.channels, |_, channel| {
             let factor = parameters[channel];
-            let summand = if self.bias { parameters[self.channels + channel] } else { 0.0 };
+            let bias = if self.bias { parameters[self.channels + channel] } else { 0.0 };
             for part in self.planes(channel, elements) {
                 // SAFETY: planes of a channel belong to one tile.
                 let ys = unsafe { output.part(part.clone()) };
-                wide!(ys.iter_mut().zip(&input[part]).for_each(|(y, x)| *y = factor * *x + summand));
+                wide!(ys.iter_mut().zip(&input[part]).for_each(|(y, x)| *y = factor * *x + bias));
             }
         });
     }
@@ -56,20 +56,20 @@ impl Head for Scale {
         let d_parameters = of.d_parameters.map(|(all, adds)| (Disjoint::new(all), adds));
         self.threads.each(channels, |_, channel| {
             if let Some((d_parameters, adds)) = &d_parameters {
-                let (mut d_factor, mut d_summand) = (0.0f64, 0.0f64);
+                let (mut d_factor, mut d_bias) = (0.0f64, 0.0f64);
                 for part in self.planes(channel, elements) {
                     let ds = &of.d_output[part.clone()];
                     wide!({
                         d_factor += f64::from(sum_pairs(ds, &input[part], |d, x| d * x));
-                        d_summand += f64::from(sum(ds, |d| d));
+                        d_bias += f64::from(sum(ds, |d| d));
                     });
                 }
-                // SAFETY: one factor and one summand per channel.
+                // SAFETY: one factor and one bias per channel.
                 merge(unsafe { d_parameters.part(channel..channel + 1) }, &[d_factor as f32], *adds);
                 if self.bias {
                     let place = channels + channel..channels + channel + 1;
                     // SAFETY: as above.
-                    merge(unsafe { d_parameters.part(place) }, &[d_summand as f32], *adds);
+                    merge(unsafe { d_parameters.part(place) }, &[d_bias as f32], *adds);
                 }
             }
             let Some((d_input, adds)) = &d_input else { return };

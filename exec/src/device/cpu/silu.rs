@@ -23,7 +23,7 @@ impl Curve for Silu {
 
     /// dy/dx = σ + x · σ · (1 − σ).
     #[inline(always)]
-    fn slope(x: f32) -> f32 {
+    fn derivative(x: f32) -> f32 {
         let share = Sigmoid::value(x);
         share * (1.0 + x * (1.0 - share))
     }

@@ -69,8 +69,8 @@ impl Head for Softmax {
                 }
                 let rows = d_input.chunks_exact_mut(apart).zip(y.chunks_exact(apart).zip(d.chunks_exact(apart)));
                 for (target, (y, d)) in rows {
-                    let slopes = y.iter().zip(d).zip(means.iter()).map(|((y, d), mean)| y * (d - mean));
-                    crate::simd::put(target, accumulate, slopes);
+                    let gradients = y.iter().zip(d).zip(means.iter()).map(|((y, d), mean)| y * (d - mean));
+                    crate::simd::put(target, accumulate, gradients);
                 }
             });
         });

@@ -22,7 +22,7 @@ impl Curve for Square {
     }
 
     #[inline(always)]
-    fn slope(x: f32) -> f32 {
+    fn derivative(x: f32) -> f32 {
         2.0 * x
     }
 }

@@ -1,4 +1,4 @@
-//! Computes layers of straight lines with constants of their own: a constant factor and summand, and the leaky ReLU.
+//! Computes layers of straight lines with constants of their own: a constant factor and shift, and the leaky ReLU.
 
 use lockstep_models::Layer;
 
@@ -12,19 +12,19 @@ const TILE: usize = 16 * 1024;
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
-    let (above, below, summand, bent) = match of.layer {
-        Layer::Affine(affine) => (affine.factor, affine.factor, affine.summand, false),
+    let (above, below, shift, bent) = match of.layer {
+        Layer::Affine(affine) => (affine.factor, affine.factor, affine.shift, false),
         Layer::LeakyRelu(leaky) => (1.0, leaky.slope, 0.0, true),
         _ => return None,
     };
-    Some(Box::new(Straight { above, below, summand, bent, threads: of.threads.clone() }))
+    Some(Box::new(Straight { above, below, shift, bent, threads: of.threads.clone() }))
 }
 
-/// `y = above · x + summand`; with a bend at 0 `below · x` where x is not positive.
+/// `y = above · x + shift`; with a bend at 0 `below · x` where x is not positive.
 struct Straight {
     above: f32,
     below: f32,
-    summand: f32,
+    shift: f32,
     bent: bool,
     threads: Threads,
 }
@@ -32,8 +32,8 @@ struct Straight {
 impl Head for Straight {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let (input, output) = (of.inputs[0], of.output);
-        let (above, below, summand) = (self.above, self.below, self.summand);
-        let value = |x: f32| if x > 0.0 { above * x + summand } else { below * x + summand };
+        let (above, below, shift) = (self.above, self.below, self.shift);
+        let value = |x: f32| if x > 0.0 { above * x + shift } else { below * x + shift };
         self.threads.each_chunk(output, TILE, |_, range, output| {
             wide!(if input.is_empty() {
                 output.iter_mut().for_each(|y| *y = value(*y));

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::Workspace;
-use crate::device::Place;
+use crate::device::TensorAddress;
 use crate::pool::{Arenas, Slab};
 
 /// The input of the micro-batch, and the tensors computed from it.
@@ -54,7 +54,11 @@ impl Tensors {
     }
 
     /// The tensors that a task reads, and those that it writes; an empty slice for those in place or without a place.
-    pub(super) fn views(&mut self, reads: &[&Place], writes: &[&Place]) -> (Vec<&[f32]>, Vec<&mut [f32]>) {
+    pub(super) fn views(
+        &mut self,
+        reads: &[&TensorAddress],
+        writes: &[&TensorAddress],
+    ) -> (Vec<&[f32]>, Vec<&mut [f32]>) {
         // Two readers may share a place: flatten's output and its input.
         let wanted: Vec<Range<usize>> = reads.iter().map(|place| range(place)).collect();
         let mut distinct = wanted.clone();
@@ -66,26 +70,26 @@ impl Tensors {
         let mut parts = carve(slab.as_mut_slice(), &all);
         let outputs = parts.split_off(distinct.len());
         let parts: Vec<&[f32]> = parts.into_iter().map(|part| &*part).collect();
-        let read = |(place, range): (&&Place, &Range<usize>)| match place {
-            Place::Input => input.as_slice(),
+        let read = |(place, range): (&&TensorAddress, &Range<usize>)| match place {
+            TensorAddress::Input => input.as_slice(),
             _ => distinct.iter().position(|other| other == range).map_or(&[][..], |index| parts[index]),
         };
         (reads.iter().zip(&wanted).map(read).collect(), outputs)
     }
 
     /// A tensor of the current micro-batch.
-    pub(super) fn tensor(&self, place: &Place) -> &[f32] {
+    pub(super) fn tensor(&self, place: &TensorAddress) -> &[f32] {
         match (place, &self.slab) {
-            (Place::Input, _) => &self.input,
+            (TensorAddress::Input, _) => &self.input,
             (_, Some(slab)) => &slab.as_slice()[range(place)],
             (_, None) => &[],
         }
     }
 
     /// The same, writable.
-    pub(super) fn tensor_mut(&mut self, place: &Place) -> &mut [f32] {
+    pub(super) fn tensor_mut(&mut self, place: &TensorAddress) -> &mut [f32] {
         match place {
-            Place::Input => &mut self.input,
+            TensorAddress::Input => &mut self.input,
             _ => &mut self.begin().as_mut_slice()[range(place)],
         }
     }
@@ -100,10 +104,10 @@ impl Tensors {
     }
 }
 
-fn range(place: &Place) -> Range<usize> {
+fn range(place: &TensorAddress) -> Range<usize> {
     match place {
-        Place::Arena(range) => range.clone(),
-        Place::Nothing | Place::InPlace | Place::Input => 0..0,
+        TensorAddress::Arena(range) => range.clone(),
+        TensorAddress::Nothing | TensorAddress::InPlace | TensorAddress::Input => 0..0,
     }
 }
 

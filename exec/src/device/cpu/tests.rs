@@ -136,27 +136,27 @@ impl Case {
             expected(inputs, parameters).iter().zip(&data.d_output).map(|(y, d)| y * f64::from(*d)).sum()
         };
         for which in 0..inputs.len() {
-            let mut slopes = Vec::new();
+            let mut gradients = Vec::new();
             for at in 0..inputs[which].len() {
                 let value = inputs[which][at];
                 inputs[which][at] = value + step;
                 let above = loss(&inputs, &parameters);
                 inputs[which][at] = value - step;
-                slopes.push((above - loss(&inputs, &parameters)) / (2.0 * step));
+                gradients.push((above - loss(&inputs, &parameters)) / (2.0 * step));
                 inputs[which][at] = value;
             }
-            near(&floats(&pass.d_inputs[which]), &slopes, &format!("{self:?} towards input {which}"));
+            near(&floats(&pass.d_inputs[which]), &gradients, &format!("{self:?} towards input {which}"));
         }
-        let mut slopes = Vec::new();
+        let mut gradients = Vec::new();
         for at in 0..parameters.len() {
             let value = parameters[at];
             parameters[at] = value + step;
             let above = loss(&inputs, &parameters);
             parameters[at] = value - step;
-            slopes.push((above - loss(&inputs, &parameters)) / (2.0 * step));
+            gradients.push((above - loss(&inputs, &parameters)) / (2.0 * step));
             parameters[at] = value;
         }
-        near(&floats(&pass.d_parameters), &slopes, &format!("{self:?} towards parameters"));
+        near(&floats(&pass.d_parameters), &gradients, &format!("{self:?} towards parameters"));
     }
 
     /// Results are the same bits for any number of threads, for separate passes, and for accumulation as a separate

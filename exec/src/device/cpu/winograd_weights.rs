@@ -12,7 +12,7 @@ use super::matmul::{Matrix, multiply};
 use super::register_tiles::CHANNELS;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd::corner;
-use super::winograd_slopes::{ROWS, add_products, gradient_row, input_row};
+use super::winograd_gradients::{ROWS, add_products, gradient_row, input_row};
 use super::winograd_tiles::Tile;
 
 /// Channels on both sides from which the sums of a position are a matrix product.
@@ -91,12 +91,12 @@ impl<const N: usize> WeightGradient<N> {
                 let live = self.tiles.min(tiles - first);
                 let block: [Tile; MOST_TILES] =
                     std::array::from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), self.size), self.size));
-                let (inputs, slopes) = scratch.split_at_mut(ROWS * position_step::<N>(self.channels * self.tiles));
+                let (inputs, transformed) = scratch.split_at_mut(ROWS * position_step::<N>(self.channels * self.tiles));
                 let gradients = &gradients[outs.start * CHANNELS * plane..outs.end * CHANNELS * plane];
                 let tiles = &block[..live];
                 let of_inputs =
                     |plane: &[_], tile: &_, target: &mut [_], step| input_row(plane, tile, row, target, step);
-                let of_slopes =
+                let of_gradients =
                     |plane: &[_], tile: &_, target: &mut [_], step| gradient_row(plane, tile, row, target, step);
                 let of_register = lines_of_register::<N>();
                 // Tiles that the last register lacks are zeros.
@@ -107,8 +107,8 @@ impl<const N: usize> WeightGradient<N> {
                     // `[position in the row, planes, tile]`.
                     let line = |channel: usize, at: usize| channel * live + at;
                     spread(images, tiles, (&mut *inputs, steps[0]), line, of_inputs);
-                    spread(gradients, tiles, (&mut *slopes, steps[1]), line, of_slopes);
-                    add_matrices((inputs, slopes), steps, live, self.channels, sums);
+                    spread(gradients, tiles, (&mut *transformed, steps[1]), line, of_gradients);
+                    add_matrices((inputs, transformed), steps, live, self.channels, sums);
                     continue;
                 }
                 // `[position in the row, fours of planes, tiles of a register, 4, tile of the register]`.
@@ -117,15 +117,15 @@ impl<const N: usize> WeightGradient<N> {
                     four * CHANNELS + channel % CHANNELS * of_register + at % of_register
                 };
                 spread(images, tiles, (&mut *inputs, steps[0]), line, of_inputs);
-                spread(gradients, tiles, (&mut *slopes, steps[1]), line, of_slopes);
+                spread(gradients, tiles, (&mut *transformed, steps[1]), line, of_gradients);
                 clear(self.channels, live..padded, (&mut *inputs, steps[0]), line);
-                clear(outs.len() * CHANNELS, live..padded, (&mut *slopes, steps[1]), line);
+                clear(outs.len() * CHANNELS, live..padded, (&mut *transformed, steps[1]), line);
                 let lines = padded * CHANNELS;
                 for (out, sums) in sums.chunks_exact_mut(ROWS * fours * SUMS).enumerate() {
                     for (at, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
                         let (position, four) = (at / fours, at % fours);
-                        let slopes = &slopes[position * steps[1] + out * lines..][..lines];
-                        add_registers(&inputs[position * steps[0] + four * lines..][..lines], slopes, sums);
+                        let transformed = &transformed[position * steps[1] + out * lines..][..lines];
+                        add_registers(&inputs[position * steps[0] + four * lines..][..lines], transformed, sums);
                     }
                 }
             }
@@ -208,10 +208,10 @@ fn clear<const N: usize>(
     }
 }
 
-/// `sums[block][x][o][c] += Σ_t,image slopes[x][o][t] · inputs[x][c][t]` for `tiles` tiles t and `channels` inputs; the
+/// `sums[block][x][o][c] += Σ_t,image transformed[x][o][t] · inputs[x][c][t]` for `tiles` tiles t and `channels` inputs; the
 /// positions x are `steps` lines apart.
 fn add_matrices<const N: usize>(
-    (inputs, slopes): (&[[f32; N]], &[[f32; N]]),
+    (inputs, transformed): (&[[f32; N]], &[[f32; N]]),
     steps: [usize; 2],
     tiles: usize,
     channels: usize,
@@ -222,8 +222,8 @@ fn add_matrices<const N: usize>(
         let outs = sums.len() / (ROWS * channels);
         for (x, sums) in sums.chunks_exact_mut(outs * channels).enumerate() {
             let inputs = Matrix::transposed(inputs[x * steps[0]..].as_flattened(), columns);
-            let slopes = Matrix::rows(slopes[x * steps[1] + block * OUTS * tiles..].as_flattened(), columns);
-            multiply((outs, channels, columns), sums, channels, true, slopes, inputs);
+            let transformed = Matrix::rows(transformed[x * steps[1] + block * OUTS * tiles..].as_flattened(), columns);
+            multiply((outs, channels, columns), sums, channels, true, transformed, inputs);
         }
     }
 }

@@ -16,12 +16,12 @@ impl<'a> Import<'a> {
         factors: &[f32],
         layer: &Message<'a>,
     ) -> Result<(), InputError> {
-        let mut summands = Vec::with_capacity(inputs.len());
+        let mut terms = Vec::with_capacity(inputs.len());
         for (input, factor) in inputs.iter().zip(factors) {
-            let affine = Layer::Affine(Affine { factor: *factor, summand: 0.0 });
-            summands.push(if *factor == 1.0 { *input } else { self.inner(name, affine, vec![*input], layer)? });
+            let affine = Layer::Affine(Affine { factor: *factor, shift: 0.0 });
+            terms.push(if *factor == 1.0 { *input } else { self.inner(name, affine, vec![*input], layer)? });
         }
-        self.add(top, name, Layer::Add, summands, Inits::default(), 1.0, layer)
+        self.add(top, name, Layer::Add, terms, Inits::default(), 1.0, layer)
     }
 
     /// The second input times the first, which has a number for each channel, plus the third.
@@ -31,13 +31,13 @@ impl<'a> Import<'a> {
         inputs: &[usize],
         layer: &Message<'a>,
     ) -> Result<(), InputError> {
-        let [factor, of, summand] = *inputs else {
+        let [factor, of, addend] = *inputs else {
             return Err(
-                layer.error(format!("Axpy \"{name}\""), "has three bottoms: a factor, what it multiplies, a summand")
+                layer.error(format!("Axpy \"{name}\""), "has three bottoms: a factor, what it multiplies, an addend")
             );
         };
         let product = self.inner(name, Layer::Product, vec![of, factor], layer)?;
-        self.add(top, name, Layer::Add, vec![product, summand], Inits::default(), 1.0, layer)
+        self.add(top, name, Layer::Add, vec![product, addend], Inits::default(), 1.0, layer)
     }
 
     /// A layer that no blob of the file names.

@@ -146,7 +146,7 @@ fn a_batch_norm_and_its_scale_are_one_layer() {
         Layer::BatchNorm(lockstep_models::BatchNorm { epsilon: 1e-3, momentum: 0.999 })
     );
     assert_eq!((model.layers().len(), model.parameter_elements()), (4, 8 + 3 * 144 + 3));
-    // Without one it gets factors and summands, and a note says so.
+    // Without one it gets factors and biases, and a note says so.
     for text in [format!("{norm}{scores}"), format!("{norm}{}{scores}", scale.replace("bias_term: true", ""))] {
         let bare = parse("net.prototxt", &net(&text), None).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(bare.parameter_elements(), model.parameter_elements());

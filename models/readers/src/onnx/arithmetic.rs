@@ -57,24 +57,23 @@ impl<'a> Import<'_, 'a> {
 
     /// The sum of samples, or of samples and a constant.
     pub(super) fn sum(&mut self, step: &Step<'a>) -> Result<Value, String> {
-        let Some(summand) = (0..step.inputs.len()).find(|at| self.constant_of_input(&step.inputs[*at]).is_some())
-        else {
+        let Some(shift) = (0..step.inputs.len()).find(|at| self.constant_of_input(&step.inputs[*at]).is_some()) else {
             return self.sum_of_samples(step);
         };
         if step.inputs.len() != 2 {
             return Err("adds a constant to several inputs: add them one after the other".to_owned());
         }
-        let data = self.data(step, 1 - summand)?;
-        match self.role(&step.inputs[summand], &data)? {
+        let data = self.data(step, 1 - shift)?;
+        match self.role(&step.inputs[shift], &data)? {
             Role::Number(0.0) => Ok(Value::Data(data)),
-            Role::Number(summand) => self.each(step, Layer::Affine(Affine { factor: 1.0, summand }), &data),
-            Role::PerChannel if self.belongs(&data, &step.inputs[1 - summand], false) => Ok(Value::Data(data)),
-            Role::PerChannel => self.biased(step, &data, &step.inputs[1 - summand]),
+            Role::Number(shift) => self.each(step, Layer::Affine(Affine { factor: 1.0, shift }), &data),
+            Role::PerChannel if self.belongs(&data, &step.inputs[1 - shift], false) => Ok(Value::Data(data)),
+            Role::PerChannel => self.biased(step, &data, &step.inputs[1 - shift]),
             Role::Random => Err("adds random numbers: that is no layer here; leave it out before export".to_owned()),
         }
     }
 
-    /// A summand per channel: the bias of the layer before, if it can have one and nothing else takes its output.
+    /// A bias per channel: that of the layer before, if it can have one and nothing else takes its output.
     fn biased(&mut self, step: &Step<'a>, data: &Data, name: &str) -> Result<Value, String> {
         let alone = self.uses.get(name) == Some(&1);
         let layer = self.sketch.layer(data.draft);
@@ -93,7 +92,7 @@ impl<'a> Import<'_, 'a> {
         if one.view != other.view || self.shape(&one) != self.shape(&other) {
             return Err("subtracts samples in other dimensions: reshape one to the other's".to_owned());
         }
-        let negative = Layer::Affine(Affine { factor: -1.0, summand: 0.0 });
+        let negative = Layer::Affine(Affine { factor: -1.0, shift: 0.0 });
         let negative = self.add(step, negative, vec![other.draft])?;
         let draft = self.add(step, Layer::Add, vec![one.draft, negative])?;
         Ok(Value::Data(Data { draft, ..one }))
@@ -141,7 +140,7 @@ impl<'a> Import<'_, 'a> {
             return Ok(Value::Data(first));
         }
         if all.iter().all(|data| data.draft == first.draft && data.view == first.view) {
-            return self.each(step, Layer::Affine(Affine { factor: all.len() as f32, summand: 0.0 }), &first);
+            return self.each(step, Layer::Affine(Affine { factor: all.len() as f32, shift: 0.0 }), &first);
         }
         let alike = all.iter().all(|data| data.view == first.view && self.shape(data) == self.shape(&first));
         if alike {
@@ -168,7 +167,7 @@ impl<'a> Import<'_, 'a> {
             _ => return Err(super::refusals::no_layer(step.op)),
         };
         let data = self.data(step, place)?;
-        let line = |factor: f32, summand: f32| Layer::Affine(Affine { factor, summand });
+        let line = |factor: f32, shift: f32| Layer::Affine(Affine { factor, shift });
         let role = self.role(constant, &data)?;
         if step.op == "Mul" && matches!(role, Role::PerChannel) && self.belongs(&data, &step.inputs[place], true) {
             return Ok(Value::Data(data));

@@ -7,11 +7,11 @@ use super::view::{Atom, Axis, View};
 use super::{Data, Import, Step, Value};
 use lockstep_models::{GroupNorm, Layer, ResponseNorm};
 
-/// What a normalisation that has no factors and summands of its own has taken from operators after it.
+/// What a normalisation that has no factors and biases of its own has taken from operators after it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bare {
     factors: bool,
-    summands: bool,
+    biases: bool,
 }
 
 impl<'a> Import<'_, 'a> {
@@ -44,7 +44,7 @@ impl<'a> Import<'_, 'a> {
         Ok(Value::Data(made))
     }
 
-    /// A group normalisation by its own operator, with a factor and a summand for each channel.
+    /// A group normalisation by its own operator, with a factor and a bias for each channel.
     pub(super) fn group_norm(&mut self, step: &Step<'a>) -> Result<Value, String> {
         let data = self.data(step, 0)?;
         let draft = self.natural(step, &data)?;
@@ -60,16 +60,16 @@ impl<'a> Import<'_, 'a> {
         Ok(self.ordered(draft, &data))
     }
 
-    /// Whether a factor, or else a summand, of each channel is the own one of the normalisation that made `data`, which
+    /// Whether a factor, or else a bias, of each channel is the own one of the normalisation that made `data`, which
     /// nothing else takes.
     pub(super) fn belongs(&mut self, data: &Data, name: &str, is_factor: bool) -> bool {
         let alone = self.uses.get(name) == Some(&1);
         let Some(bare) = self.bare.get_mut(&data.draft).filter(|_| alone) else { return false };
-        let taken = if is_factor { &mut bare.factors } else { &mut bare.summands };
+        let taken = if is_factor { &mut bare.factors } else { &mut bare.biases };
         !std::mem::replace(taken, true)
     }
 
-    /// Counts the factors or summands of a normalisation that the file has as constants: the layer learns them.
+    /// Counts the factors or biases of a normalisation that the file has as constants: the layer learns them.
     pub(super) fn count_surplus(&mut self, step: &Step<'a>, input: usize) {
         let constant = step.input(input).and_then(|name| self.constant_of_input(name));
         if let Some(constant) = constant.filter(|constant| !constant.learned) {
@@ -77,16 +77,16 @@ impl<'a> Import<'_, 'a> {
         }
     }
 
-    /// Notes normalisations whose factors and summands the file lacks.
+    /// Notes normalisations whose factors and biases the file lacks.
     pub(super) fn note_surplus(&mut self) {
         let lacking = self.bare.iter().map(|(draft, bare)| {
             let channels = u64::from(self.sketch.shape(*draft).channels);
-            channels * (u64::from(!bare.factors) + u64::from(!bare.summands))
+            channels * (u64::from(!bare.factors) + u64::from(!bare.biases))
         });
         let lacking = lacking.sum::<u64>() + self.left_out.surplus;
         if lacking > 0 {
             self.note(&format!(
-                "normalisations without factors and summands are read with them: {lacking} parameters more than the file has"
+                "normalisations without factors and biases are read with them: {lacking} parameters more than the file has"
             ));
         }
     }

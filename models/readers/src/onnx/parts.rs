@@ -28,7 +28,7 @@ impl<'a> Import<'_, 'a> {
             let mean = self.mean(step)?;
             let Value::Data(mean) = mean else { return Ok(mean) };
             let factor = (u64::from(shape.height) * u64::from(shape.width)) as f32;
-            return self.each(step, Layer::Affine(Affine { factor, summand: 0.0 }), &mean);
+            return self.each(step, Layer::Affine(Affine { factor, shift: 0.0 }), &mean);
         };
         let mut view = data.view.clone();
         let empty = data.view.features(place).is_empty();

@@ -9,9 +9,9 @@ use super::pattern::Pattern;
 pub(super) enum Made {
     /// A layer that takes x.
     Layer(Layer),
-    /// A normalisation of x over channels with factors w, summands b and ε = e.
+    /// A normalisation of x over channels with factors w, biases b and ε = e.
     LayerNorm,
-    /// A scaling of x's channels by their norms g and the mean m of these, with factors w, summands b and ε = e.
+    /// A scaling of x's channels by their norms g and the mean m of these, with factors w, biases b and ε = e.
     ResponseNorm,
 }
 

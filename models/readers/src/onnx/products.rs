@@ -62,7 +62,7 @@ impl<'a> Import<'_, 'a> {
         let axis = place_of(step.integer("axis", -1), data.view.0.len());
         let epsilon = step.float("epsilon", 1e-5);
         if step.input(2).is_none() {
-            return Err("has no bias: only a normalisation with factors and summands is a layer here".to_owned());
+            return Err("has no bias: only a normalisation with factors and biases is a layer here".to_owned());
         }
         for input in 1..3 {
             self.per_channel(step, input, self.shape(&data).channels)?;
@@ -79,17 +79,17 @@ impl<'a> Import<'_, 'a> {
         found: &Found,
     ) -> Result<Option<Value>, String> {
         let constant = |letter: char| found.0.get(&letter).and_then(|name| self.constant_of_input(name));
-        let (Some(factors), Some(summands), Some(epsilon)) = (constant('w'), constant('b'), constant('e')) else {
+        let (Some(factors), Some(biases), Some(epsilon)) = (constant('w'), constant('b'), constant('e')) else {
             return Ok(None);
         };
         let shape = self.shape(data);
         let channels = i64::from(shape.channels);
         let Some(place) = data.view.channels(shape) else { return Ok(None) };
-        // The mean is over the dimension in which factors and summands vary.
+        // The mean is over the dimension in which factors and biases vary.
         let (last, rank) = (data.view.0.len() - 1, factors.dims.len());
         let varies =
             |dims: &[i64]| (place + dims.len()).checked_sub(last + 1).and_then(|at| dims.get(at)) == Some(&channels);
-        let fits = [&factors, &summands].iter().all(|one| one.elements() == channels && varies(&one.dims));
+        let fits = [&factors, &biases].iter().all(|one| one.elements() == channels && varies(&one.dims));
         let (true, true, Some(epsilon)) = (fits, rank <= last + 1, epsilon.scalar()) else { return Ok(None) };
         self.over_channels(step, data, Some(place), epsilon as f32).map(Some)
     }

@@ -1,7 +1,7 @@
 //! Recognises convolutions into which an export has folded their batch normalisation, and restores it.
 //!
 //! An export in eval mode multiplies the weights of a convolution by the factors of the normalisation behind it and leaves
-//! its summands as a bias. Such a network is not what trains: it takes less time and memory.
+//! its shifts as a bias. Such a network is not what trains: it takes less time and memory.
 
 use std::collections::BTreeSet;
 

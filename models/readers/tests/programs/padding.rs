@@ -88,14 +88,14 @@ proptest! {
         }
         prop_assert_eq!(&program.roles, &bare.roles);
         for role in &bare.roles {
-            let places = BufferPlaces::of_role(&bare, (role, role.ranks.first()), Reuse::Nothing);
+            let places = BufferAddresses::of_role(&bare, (role, role.ranks.first()), Reuse::Nothing);
             let declared = (0..bare.buffers.len()).map(Buffer::Declared);
             let shared = |buffer: &Buffer| {
                 let all = 0..bare.elements(*buffer);
                 bare.kept_of(role, role.ranks.first(), *buffer) != [all]
             };
             for buffer in declared.filter(|buffer| !shared(buffer)).chain([bare.weights_of_layers(), Buffer::Gradients]) {
-                prop_assert_eq!(places.of(buffer), &Places::dense(bare.elements(buffer)));
+                prop_assert_eq!(places.of(buffer), &ElementAddresses::dense(bare.elements(buffer)));
             }
         }
     }
@@ -106,7 +106,7 @@ proptest! {
         let Ok(program) = job.program() else { return Ok(()) };
         let reuse = if shared { Reuse::Full } else { Reuse::Nothing };
         for (number, role) in program.roles.iter().enumerate() {
-            let places = BufferPlaces::of_role(&program, (role, role.ranks.first()), reuse);
+            let places = BufferAddresses::of_role(&program, (role, role.ranks.first()), reuse);
             for (exchange, schedule) in exchanges(&program, role) {
                 let (buffer, range) = (exchange.buffer, exchange.range.start as usize..exchange.range.end as usize);
                 let all = 0..program.elements(buffer) as usize;
@@ -130,7 +130,7 @@ proptest! {
             prop_assert_eq!(parameters.gather(&parameters.spread(&values)), values);
             // Memory includes padding.
             let memory = Memory::of_role(&program, number, 1).unwrap();
-            let full = BufferPlaces::of_role(&program, (role, role.ranks.first()), Reuse::Full);
+            let full = BufferAddresses::of_role(&program, (role, role.ranks.first()), Reuse::Full);
             let bytes = |buffer| 4 * full.of(buffer).elements() as u64;
             if memory.weights > 0 {
                 let statistics = 4 * program.model.statistics_elements();

@@ -9,7 +9,7 @@ use proptest::prelude::{
 };
 
 use super::*;
-use lockstep_models::memory::BufferPlaces;
+use lockstep_models::memory::BufferAddresses;
 use lockstep_models::{Buffer, TaskId};
 
 fn job(strategy: &str, model: Model, workers: u32) -> Job {
@@ -24,8 +24,8 @@ fn equal_layers(layers: usize) -> Model {
     parse_model("m.toml", &text).unwrap()
 }
 
-fn gradients(program: &Program) -> Places {
-    Places::of_gradients(program, (&program.roles[0], 0), Reuse::Full)
+fn gradients(program: &Program) -> ElementAddresses {
+    ElementAddresses::of_gradients(program, (&program.roles[0], 0), Reuse::Full)
 }
 
 fn parameters_of(program: &Program, chain: usize) -> impl Iterator<Item = Range<u64>> {
@@ -114,7 +114,7 @@ proptest! {
         let live = |at: usize| lives.iter().filter(|life| (life.first..=life.last).contains(&at)).map(elements).sum::<u64>();
         let most = (0..program.roles[0].tasks.len()).map(live).max().unwrap_or(0);
         prop_assert!(most <= gradients(&program).elements() as u64);
-        let apart = Places::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
+        let apart = ElementAddresses::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
         prop_assert!(gradients(&program).elements() <= apart.elements());
         prop_assert_eq!(lives.iter().map(elements).sum::<u64>(), program.model.parameter_elements());
     }
@@ -157,8 +157,8 @@ fn of_equal_buckets_one_more_than_the_concurrent_exchanges_is_live() {
             let three = Memory::of_role(&of("zero-3").program().unwrap(), 0, 1).unwrap();
             assert_eq!((three.gradients, three.buffers, three.optimizer), (memory.gradients, sums, memory.optimizer));
             // The reference with a place for each gradient, and stage 1, have as many as there are parameters.
-            let apart = Places::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
-            assert_eq!(apart, Places::dense(272 * layers as u64));
+            let apart = ElementAddresses::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
+            assert_eq!(apart, ElementAddresses::dense(272 * layers as u64));
             let one = Memory::of_role(&of("zero-1").program().unwrap(), 0, 1).unwrap();
             assert_eq!((one.gradients, one.buffers, one.optimizer), (4 * 272 * layers as u64, 0, memory.optimizer));
         }
@@ -199,7 +199,7 @@ fn other_strategies_keep_all_gradients() {
             for role in &program.roles {
                 let what = format!("{strategy} {bucket} {} {}", role.name, job.algorithm);
                 let [shared, apart] = [Reuse::Full, Reuse::Nothing]
-                    .map(|reuse| Places::of_gradients(&program, (role, role.ranks.first()), reuse));
+                    .map(|reuse| ElementAddresses::of_gradients(&program, (role, role.ranks.first()), reuse));
                 assert_eq!(shared, apart, "{what}");
             }
             seen += 1;
@@ -287,7 +287,7 @@ fn gathered_parameters_are_those_of_the_layers_in_use_and_prefetched() {
             let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange.buffer);
             exchanges.filter(|buffer| *buffer == Buffer::Weights).count()
         };
-        let places = BufferPlaces::of_role(&of, (role, 0), Reuse::Full);
+        let places = BufferAddresses::of_role(&of, (role, 0), Reuse::Full);
         let elements = |buffer| places.of(buffer).elements();
         assert_eq!(elements(Buffer::Weights), (prefetch + 1) * 272, "{layers} layers, {prefetch} ahead");
         assert_eq!(elements(Buffer::Parameters), layers * 272 / 4);
@@ -297,7 +297,7 @@ fn gathered_parameters_are_those_of_the_layers_in_use_and_prefetched() {
         // from the last forward to the first backward passes are still there.
         let again = buckets - 1 - prefetch.div_ceil(2).max(1);
         assert_eq!(gathers(&of), buckets + again, "{layers} layers, {prefetch} ahead");
-        let all = BufferPlaces::of_role(&whole, (&whole.roles[0], 0), Reuse::Full);
+        let all = BufferAddresses::of_role(&whole, (&whole.roles[0], 0), Reuse::Full);
         // The first layer is not read again.
         assert_eq!(all.of(Buffer::Weights).elements(), (layers - 1) * 272);
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use lockstep_models::AxisSet;
 
-use super::cell::Place;
+use super::cell::Rectangle;
 use super::columns::Columns;
 use super::contents::Contents;
 use super::grid::Grid;
@@ -157,8 +157,8 @@ fn groups(columns: &Columns<'_>, axes: AxisSet) -> String {
 }
 
 /// The legend's symbol of a band: two ranks that exchange, or one that does not.
-pub(super) fn sign(out: &mut String, place: Place, exchanged: bool) {
-    let Place { left, top, width, height } = place;
+pub(super) fn sign(out: &mut String, place: Rectangle, exchanged: bool) {
+    let Rectangle { left, top, width, height } = place;
     let mut strokes = Strokes::default();
     if exchanged {
         let (from, to, y) = (left + 6.0, left + width - 6.0, top + 7.0);

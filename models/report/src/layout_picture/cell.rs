@@ -11,7 +11,7 @@ const SMALLEST: f64 = 9.0;
 
 /// A position on the picture, in points.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Rectangle {
     pub(super) left: f64,
     pub(super) top: f64,
     pub(super) width: f64,
@@ -44,14 +44,14 @@ fn colour(version: Option<usize>) -> &'static str {
 }
 
 /// Draws it.
-pub(super) fn cell(out: &mut String, place: Place, contents: Option<Contents>) {
-    let Place { left, top, width, height } = place;
+pub(super) fn cell(out: &mut String, place: Rectangle, contents: Option<Contents>) {
+    let Rectangle { left, top, width, height } = place;
     let none = if contents.is_some() { "" } else { " none" };
     rectangle(out, place, &format!("class=\"cell{none}\""));
     let Some(contents) = contents else { return };
     let ((across, wide), (down, high)) = (contents.features.shares(), contents.samples.shares());
     let part =
-        Place { left: left + across * width, top: top + down * height, width: wide * width, height: high * height };
+        Rectangle { left: left + across * width, top: top + down * height, width: wide * width, height: high * height };
     let part = flat(out, part, contents.elements);
     let looks = match (contents.summand, contents.version) {
         (None, None) => "class=\"all\"".to_owned(),
@@ -76,17 +76,17 @@ pub(super) fn cell(out: &mut String, place: Place, contents: Option<Contents>) {
 }
 
 /// The part itself, or a range of its elements as a part of a strip across it.
-fn flat(out: &mut String, part: Place, elements: Part) -> Place {
+fn flat(out: &mut String, part: Rectangle, elements: Part) -> Rectangle {
     if elements == Part::WHOLE {
         return part;
     }
     let (from, long) = elements.shares();
-    let strip = Place { top: part.top + part.height / 3.0, height: part.height / 3.0, ..part };
+    let strip = Rectangle { top: part.top + part.height / 3.0, height: part.height / 3.0, ..part };
     rectangle(out, strip, "class=\"strip\"");
-    Place { left: strip.left + from * strip.width, width: long * strip.width, ..strip }
+    Rectangle { left: strip.left + from * strip.width, width: long * strip.width, ..strip }
 }
 
-fn rectangle(out: &mut String, place: Place, looks: &str) {
-    let Place { left, top, width, height } = place;
+fn rectangle(out: &mut String, place: Rectangle, looks: &str) {
+    let Rectangle { left, top, width, height } = place;
     let _ = writeln!(out, "<rect {looks} x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>");
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lockstep_models::{LayerId, Layout, Model};
 
 use super::band::band;
-use super::cell::{Place, cell, stripes};
+use super::cell::{Rectangle, cell, stripes};
 use super::columns::{Columns, Run};
 use super::contents::{Contents, contents};
 use super::grid::{Grid, ROOM};
@@ -110,7 +110,7 @@ fn row(
         text(out, SMALL, Anchor::Start, (MARGIN, y), NAMES, &layer);
     }
     for (column, contents) in cells.iter().enumerate().take(columns.ranks.len()) {
-        let place = Place { left: grid.left[column], top, width: grid.width, height: ROW };
+        let place = Rectangle { left: grid.left[column], top, width: grid.width, height: ROW };
         cell(out, place, *contents);
     }
     dots(out, grid, top + ROW / 2.0 + 4.0);

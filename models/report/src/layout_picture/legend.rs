@@ -3,7 +3,7 @@
 use lockstep_models::{AxisLayout, Dimension, Layout};
 
 use super::band::sign;
-use super::cell::{Place, cell};
+use super::cell::{Rectangle, cell};
 use super::contents::{Contents, Part};
 use super::lines::Line;
 use super::paper::{Anchor, MARGIN, PLAIN, SMALL, WIDTH, text};
@@ -38,7 +38,7 @@ pub(super) fn legend(out: &mut String, lines: &[Line], top: f64) -> f64 {
         let column = (WIDTH - 2.0 * MARGIN) / 2.0;
         let left = MARGIN + column * (number / half) as f64;
         let line = top + 40.0 + LINE * (number % half) as f64;
-        let place = Place { left, top: line, width: SIGN.0, height: SIGN.1 };
+        let place = Rectangle { left, top: line, width: SIGN.0, height: SIGN.1 };
         match entry {
             Entry::Cell(contents) => cell(out, place, *contents),
             Entry::Exchange => sign(out, place, true),

@@ -13,7 +13,7 @@
 //! it computes from what it has. The optimizer's momentum
 //! belongs to one model: gradients must reach it complete or sharded, tensor by tensor.
 
-use super::{COLUMNS, ELEMENTS, FEATURES, Placed, are_alike};
+use super::{COLUMNS, ELEMENTS, FEATURES, TensorLayout, are_alike};
 use crate::{AxisLayout, Buffer, Formula, Operand};
 
 /// What a value depends on.
@@ -56,7 +56,7 @@ impl Origin {
 }
 
 /// Whether a formula may take these inputs and give these outputs.
-pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -> bool {
+pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
     if formula.writes(Buffer::Momentum) {
         let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
         return inputs.iter().all(|(_, layout)| is_part(*layout)) && are_alike(inputs, outputs);
@@ -71,13 +71,13 @@ pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -
         return true;
     }
     // Tensors that it does not read only order tasks, so their layout does not matter unless all ranks hold the same.
-    let read = |item: &&Placed| item.0.buffer().is_some_and(|buffer| formula.reads(buffer));
+    let read = |item: &&TensorLayout| item.0.buffer().is_some_and(|buffer| formula.reads(buffer));
     if inputs.iter().filter(|item| !read(item)).any(|(_, layout)| *layout != AxisLayout::Replicated) {
         return false;
     }
     // A buffer without an input holds what the previous step left there: its layout is the one that the node gives it.
     let given = |operand| {
-        let of = |item: &&Placed| item.0.buffer().map(Operand::Buffer) == Some(operand);
+        let of = |item: &&TensorLayout| item.0.buffer().map(Operand::Buffer) == Some(operand);
         inputs.iter().find(of).or_else(|| outputs.iter().find(of)).map(|(_, layout)| *layout)
     };
     let mut values: Vec<(Operand, Origin)> = Vec::new();

@@ -199,7 +199,10 @@ fn sprayed_packets_have_the_bandwidth_of_all_ways() {
             |of: &Cluster, each: u32| cut(of, |name| spines(each).iter().chain(&leaves).any(|inside| inside == name));
         assert_eq!([up(&cabled, 2), up(&sprayed, 1)], [30e9, 30e9]);
     }
-    assert_eq!([&cabled, &sprayed].map(|of| (of.fabrics[0].cabled.switches(), of.fabrics[0].bisection)), [(26, 12e9); 2]);
+    assert_eq!(
+        [&cabled, &sprayed].map(|of| (of.fabrics[0].cabled.switches(), of.fabrics[0].bisection)),
+        [(26, 12e9); 2]
+    );
     let latency = |of: &Cluster, to: u32| of.route(cpu(of, 0).id, cpu(of, to).id).unwrap().latency;
     assert!([1, 2, 23].into_iter().all(|to| latency(&cabled, to) == latency(&sprayed, to)));
 }

@@ -4,7 +4,7 @@
 //! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.
 
 use super::prelude::*;
-use super::trees::{Numbered, Place, Trees, Ways, rooted};
+use super::trees::{Numbered, TreePosition, Trees, Ways, rooted};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "binomial-tree",
@@ -37,7 +37,7 @@ impl Algorithm {
 #[derive(Debug)]
 struct Binomial(Numbered);
 
-impl Place for Binomial {
+impl TreePosition for Binomial {
     fn parent(&self) -> Option<u32> {
         let position = self.0.position;
         (position != 0).then(|| self.0.member(u64::from(position & (position - 1))))

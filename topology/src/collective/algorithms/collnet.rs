@@ -8,7 +8,7 @@
 //! and have no data, one for each rail; members are divided among nodes in order.
 
 use super::prelude::*;
-use super::trees::{Place, Trees, Ways};
+use super::trees::{TreePosition, Trees, Ways};
 
 /// The number of nodes among which members are divided.
 pub(super) const NODES: Parameter = Parameter::Count {
@@ -115,7 +115,7 @@ enum Link {
     Switch { nodes: Nodes, share: u32 },
 }
 
-impl Place for Link {
+impl TreePosition for Link {
     fn parent(&self) -> Option<u32> {
         if let Link::Member { parent, .. } = self { Some(*parent) } else { None }
     }

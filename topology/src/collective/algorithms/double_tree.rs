@@ -7,7 +7,7 @@
 
 use super::super::node_trees::{levels, neighbours};
 use super::prelude::*;
-use super::trees::{Place, Trees, Ways};
+use super::trees::{TreePosition, Trees, Ways};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "double-tree",
@@ -51,7 +51,7 @@ fn leader(group: &Group, node: u32, channel: u32) -> u32 {
 }
 
 /// The position of a member in a tree: even trees are a channel's first, odd ones its second.
-fn place(group: &Group, member: u32, tree: u32) -> ChainedPlace {
+fn place(group: &Group, member: u32, tree: u32) -> ChainedPosition {
     let node = group.node_of(member);
     let (channel, mirrored) = (tree / 2, tree % 2 == 1);
     let (start, size) = group.extent(node);
@@ -62,22 +62,22 @@ fn place(group: &Group, member: u32, tree: u32) -> ChainedPlace {
         below.push(along(at + 1));
     }
     if at > 0 {
-        return ChainedPlace { parent: Some(along(at - 1)), below };
+        return ChainedPosition { parent: Some(along(at - 1)), below };
     }
     let (above, children) = neighbours(node, group.node_count(), mirrored);
     below.extend(children.into_iter().map(|child| leader(group, child, channel)));
-    ChainedPlace { parent: above.map(|above| leader(group, above, channel)), below }
+    ChainedPosition { parent: above.map(|above| leader(group, above, channel)), below }
 }
 
 /// A member's position: in its node's chain, whose head is a member of the tree between nodes.
 #[derive(Debug)]
-struct ChainedPlace {
+struct ChainedPosition {
     parent: Option<u32>,
     /// The chain's first.
     below: Vec<u32>,
 }
 
-impl Place for ChainedPlace {
+impl TreePosition for ChainedPosition {
     fn parent(&self) -> Option<u32> {
         self.parent
     }

@@ -4,7 +4,7 @@
 //! root it is a server. [`Kary`] places members for chains and colours, too.
 
 use super::prelude::*;
-use super::trees::{Numbered, Place, Trees, Ways, rooted};
+use super::trees::{Numbered, TreePosition, Trees, Ways, rooted};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "tree",
@@ -41,8 +41,8 @@ pub(super) struct Kary {
 
 impl Kary {
     /// The lanes over these trees. A chain and colours are pipelined.
-    pub(super) fn lanes(self, ways: Ways) -> Trees<impl Fn(u32, u32) -> Option<KaryPlace>> {
-        let place = move |member, tree| Some(KaryPlace::new(member, self, tree));
+    pub(super) fn lanes(self, ways: Ways) -> Trees<impl Fn(u32, u32) -> Option<KaryPosition>> {
+        let place = move |member, tree| Some(KaryPosition::new(member, self, tree));
         Trees {
             members: self.members,
             trees: self.trees,
@@ -69,16 +69,16 @@ impl Kary {
 
 /// A member's position in a k-ary tree numbered breadth first.
 #[derive(Debug)]
-pub(super) struct KaryPlace {
+pub(super) struct KaryPosition {
     at: Numbered,
     arity: u32,
 }
 
-impl KaryPlace {
+impl KaryPosition {
     /// The position of `member` in tree `tree`, whose root is ⌊tree·members/trees⌋ members after the first root.
-    fn new(member: u32, of: Kary, tree: u32) -> KaryPlace {
+    fn new(member: u32, of: Kary, tree: u32) -> KaryPosition {
         let first = of.root + (u64::from(tree) * u64::from(of.members) / u64::from(of.trees)) as u32;
-        KaryPlace { at: Numbered::new(member, of.members, first), arity: of.arity }
+        KaryPosition { at: Numbered::new(member, of.members, first), arity: of.arity }
     }
 
     /// Position of the first child, whether or not there is one.
@@ -87,7 +87,7 @@ impl KaryPlace {
     }
 }
 
-impl Place for KaryPlace {
+impl TreePosition for KaryPosition {
     fn parent(&self) -> Option<u32> {
         (self.at.position != 0).then(|| self.at.member(u64::from((self.at.position - 1) / self.arity)))
     }

@@ -6,7 +6,7 @@
 //! number of members.
 
 use super::prelude::*;
-use super::trees::{Place, Trees, Ways};
+use super::trees::{TreePosition, Trees, Ways};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "parameter-server",
@@ -59,7 +59,7 @@ struct Star {
     dedicated: bool,
 }
 
-impl Place for Star {
+impl TreePosition for Star {
     fn parent(&self) -> Option<u32> {
         (!self.centre).then_some(self.server)
     }

@@ -28,7 +28,7 @@ impl Numbered {
 }
 
 /// A member's position in a rooted tree. Children are numbered in the order in which their sums are awaited.
-pub(super) trait Place: Send + Sync + 'static {
+pub(super) trait TreePosition: Send + Sync + 'static {
     /// The member above, none at the root.
     fn parent(&self) -> Option<u32>;
 
@@ -94,7 +94,7 @@ impl<F> fmt::Debug for Trees<F> {
     }
 }
 
-impl<P: Place, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
+impl<P: TreePosition, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let Some(place) = (self.place)(member, split.group(index)) else { return Lane::idle() };
         let (extent, ways) = (split.extent(index), self.ways);

@@ -213,10 +213,10 @@ impl Case {
     ) {
         let wanted: Vec<bool> = shapes.iter().map(|_| side.memory.rng.random_range(0..4) > 0).collect();
         let (d_inputs, gradient) = side.backward(self, phase, &wanted, data, None);
-        let slopes = self.scaled(&data.d_output, data);
+        let gradients = self.scaled(&data.d_output, data);
         for (got, expected) in d_inputs.iter().zip(&given.d_inputs) {
             let Some(got) = got else { continue };
-            self.near(got, expected, &slopes, &format!("{phase:?}: gradient towards an input"));
+            self.near(got, expected, &gradients, &format!("{phase:?}: gradient towards an input"));
         }
         if let Some(got) = &gradient {
             self.near(got, &given.gradient, &data.d_output, &format!("{phase:?}: gradient of the parameters"));
@@ -229,7 +229,7 @@ impl Case {
         for ((got, before), first) in sums.iter().zip(&befores).zip(&d_inputs) {
             let (Some(got), Some(first)) = (got, first) else { continue };
             let what = format!("{phase:?}: added gradient towards an input");
-            self.near(got, &merged(before, first, true), &slopes, &what);
+            self.near(got, &merged(before, first, true), &gradients, &what);
         }
         if let (Some(got), Some(first)) = (sum, gradient) {
             same(&got, &merged(&own, &first, true), &format!("{phase:?}: added gradient of the parameters"));

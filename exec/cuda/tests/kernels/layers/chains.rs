@@ -129,7 +129,7 @@ pub(crate) fn others() -> impl Strategy<Value = Chain> {
             14 => (Layer::HardSigmoid, vec![shape]),
             15 => (Layer::HardSwish, vec![shape]),
             16 => (Layer::LeakyRelu(LeakyRelu { slope: more as f32 / 20.0 }), vec![shape]),
-            17 => (Layer::Affine(Affine { factor: 0.5 - more as f32 / 7.0, summand: 0.25 }), vec![shape]),
+            17 => (Layer::Affine(Affine { factor: 0.5 - more as f32 / 7.0, shift: 0.25 }), vec![shape]),
             18 => {
                 let side = |bit: u32, size: u32| if more & bit == 0 { 1 } else { size };
                 let (height, width) = (side(2, shape.height), side(4, shape.width));

@@ -13,7 +13,7 @@ use crate::{near_within, same, size};
 
 /// The destination of the sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     Own,
     Normalised,
     Addend,
@@ -27,7 +27,7 @@ pub(crate) struct Joined {
     pub(crate) samples: u32,
     pub(crate) shape: Shape,
     pub(crate) relu: bool,
-    pub(crate) place: Place,
+    pub(crate) place: Target,
     /// Whether the normalised batch is the addition's second input.
     pub(crate) second: bool,
     pub(crate) mode: Mode,
@@ -49,14 +49,14 @@ impl Joined {
         let scratch = memory.room(norm.scratch_bytes());
         // The same place for both: the order of its sums depends on its alignment.
         let x = memory.hold::<A>(&values);
-        let mut play = |memory: &mut Memory, joins: bool, place: Place| {
+        let mut play = |memory: &mut Memory, joins: bool, place: Target| {
             let (other, t) = (memory.hold::<A>(&addend), memory.space::<A>(elements));
             let (weights, running) = (memory.put(&parameters), memory.put(&statistics));
             let output = match place {
-                Place::Own => memory.space::<A>(elements),
-                Place::Normalised => t,
-                Place::Addend => other,
-                Place::Input => x,
+                Target::Own => memory.space::<A>(elements),
+                Target::Normalised => t,
+                Target::Addend => other,
+                Target::Input => x,
             };
             let (parameters, statistics) = (weights.read(), running.write());
             let first = ForwardPass { mode, inputs: &[x.read()], parameters, statistics, output: t.write() };
@@ -77,7 +77,7 @@ impl Joined {
             libraries::play(&commands, form.precision, emulator, memory);
             (memory.wide(output), memory.get(running), commands.len())
         };
-        let (apart, running, launches) = play(memory, false, Place::Own);
+        let (apart, running, launches) = play(memory, false, Target::Own);
         let (joined, moved, fewer) = play(memory, true, self.place);
         assert_eq!(fewer + 1, launches);
         same(&moved, &running, "running statistics");

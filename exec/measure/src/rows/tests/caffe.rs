@@ -55,7 +55,7 @@ impl Reference {
 
     /// Loss and gradients of a batch, both means over its samples.
     fn batch(&self, images: &[f32], labels: &[u32]) -> (f64, [Vec<f64>; 2]) {
-        let (mut loss, mut slopes) = (0.0, [vec![0.0; CLASSES * HIDDEN], vec![0.0; CLASSES]]);
+        let (mut loss, mut gradients) = (0.0, [vec![0.0; CLASSES * HIDDEN], vec![0.0; CLASSES]]);
         for (image, label) in images.chunks(FEATURES).zip(labels) {
             let hidden: Vec<f64> = (0..HIDDEN)
                 .map(|row| {
@@ -70,13 +70,13 @@ impl Reference {
             let sum: f64 = powers.iter().sum();
             loss -= (powers[*label as usize] / sum).ln();
             for (class, power) in powers.iter().enumerate() {
-                let slope = power / sum - f64::from(u8::from(class == *label as usize));
-                (0..HIDDEN).for_each(|at| slopes[0][class * HIDDEN + at] += slope * hidden[at]);
-                slopes[1][class] += slope;
+                let gradient = power / sum - f64::from(u8::from(class == *label as usize));
+                (0..HIDDEN).for_each(|at| gradients[0][class * HIDDEN + at] += gradient * hidden[at]);
+                gradients[1][class] += gradient;
             }
         }
         let samples = labels.len() as f64;
-        (loss / samples, slopes.map(|slopes| slopes.into_iter().map(|slope| slope / samples).collect()))
+        (loss / samples, gradients.map(|gradients| gradients.into_iter().map(|gradient| gradient / samples).collect()))
     }
 
     /// `SGDSolver::ApplyUpdate` and `NesterovSolver::ComputeUpdateValue`, with the multipliers of the net.
@@ -180,10 +180,12 @@ fn a_solver_trains_as_caffes_does() {
                             (Vec::new(), vec![0.0; BATCH * FEATURES], vec![0; BATCH]);
                         sampler.micro_batch(step as u64, rank as u32, repetition, &mut indices);
                         data.gather(&indices, &mut images, &mut labels).unwrap();
-                        let (own, slopes) = reference.batch(&images, &labels);
+                        let (own, gradients) = reference.batch(&images, &labels);
                         loss += own / (2 * RANKS) as f64;
-                        for (diff, slopes) in diffs.iter_mut().zip(slopes) {
-                            diff.iter_mut().zip(slopes).for_each(|(diff, slope)| *diff += slope / (2 * RANKS) as f64);
+                        for (diff, gradients) in diffs.iter_mut().zip(gradients) {
+                            diff.iter_mut()
+                                .zip(gradients)
+                                .for_each(|(diff, gradient)| *diff += gradient / (2 * RANKS) as f64);
                         }
                     }
                 }

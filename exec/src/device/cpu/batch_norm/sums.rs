@@ -10,14 +10,14 @@ pub(super) fn sums<const N: usize>(xs: &[[f32; N]], mean: Option<f32>) -> [f32; 
 }
 
 /// Σ d · (x − mean) and Σ d of each plane; with a scale and a shift d is 0 where (x − mean) · scale + shift was rectified.
-pub(super) fn slopes<const N: usize>(
+pub(super) fn gradients<const N: usize>(
     ds: &[[f32; N]],
     xs: &[[f32; N]],
     mean: f32,
     rectified: Option<(f32, f32)>,
 ) -> [[f32; N]; 2] {
     assert!(ds.len() == xs.len(), "planes of one size");
-    in_registers!(slopes_in[8, 4, 4](ds, xs, mean, rectified))
+    in_registers!(gradients_in[8, 4, 4](ds, xs, mean, rectified))
 }
 
 #[inline(always)]
@@ -93,9 +93,9 @@ unsafe fn sums_in<R: Register, const N: usize, const HELD: usize>(xs: &[[f32; N]
 }
 
 /// # Safety
-/// The lengths that [`slopes`] asserts.
+/// The lengths that [`gradients`] asserts.
 #[inline(always)]
-unsafe fn slopes_in<R: Register, const N: usize, const HELD: usize>(
+unsafe fn gradients_in<R: Register, const N: usize, const HELD: usize>(
     ds: &[[f32; N]],
     xs: &[[f32; N]],
     mean: f32,
@@ -138,7 +138,7 @@ mod tests {
         sums
     }
 
-    fn slopes_slowly<const N: usize>(
+    fn gradients_slowly<const N: usize>(
         ds: &[[f32; N]],
         xs: &[[f32; N]],
         mean: f32,
@@ -168,8 +168,8 @@ mod tests {
                 assert_eq!(bits([sums(&xs, mean)]), bits([sums_slowly(&xs, mean)]), "{places} places");
             }
             for rectified in [None, Some((-0.7, 0.2))] {
-                let slow = slopes_slowly(&ds, &xs, 0.3, rectified);
-                assert_eq!(bits(slopes(&ds, &xs, 0.3, rectified)), bits(slow), "{places} places");
+                let slow = gradients_slowly(&ds, &xs, 0.3, rectified);
+                assert_eq!(bits(gradients(&ds, &xs, 0.3, rectified)), bits(slow), "{places} places");
             }
         }
     }

@@ -37,18 +37,18 @@ fn losses_agree_with_their_definitions() {
         assert!((result.sum - value(&wide)).abs() < 1e-5, "{} is not {}", result.sum, value(&wide));
         let right = |(row, label): &(&[f32], &u32)| row.iter().all(|x| *x <= row[**label as usize]);
         assert_eq!(result.correct, logits.chunks(classes).zip(&labels).filter(right).count());
-        let mut slopes = Vec::new();
+        let mut gradients = Vec::new();
         for at in 0..wide.len() {
             let middle = wide[at];
             wide[at] = middle + 1e-5;
             let above = value(&wide);
             wide[at] = middle - 1e-5;
-            slopes.push((above - value(&wide)) / 2e-5 * 0.25);
+            gradients.push((above - value(&wide)) / 2e-5 * 0.25);
             wide[at] = middle;
         }
         let mut d_logits = vec![f32::NAN; logits.len()];
         loss.backward(0.25, &mut d_logits, false);
-        near(&floats(&bits(&d_logits)), &slopes, "the loss's gradient");
+        near(&floats(&bits(&d_logits)), &gradients, "the loss's gradient");
         let once = d_logits.clone();
         loss.backward(0.25, &mut d_logits, true);
         assert!(d_logits.iter().zip(&once).all(|(twice, once)| *twice == once + once), "accumulates");

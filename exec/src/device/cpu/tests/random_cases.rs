@@ -63,7 +63,7 @@ fn any_other() -> impl Strategy<Value = Case> {
             16 => (Layer::LeakyRelu(LeakyRelu { slope: more as f32 / 20.0 }), vec![shape]),
             17 => (Layer::HardSigmoid, vec![shape]),
             18 => (Layer::HardSwish, vec![shape]),
-            19 => (Layer::Affine(Affine { factor: more as f32 / 7.0, summand: -0.5 }), vec![shape]),
+            19 => (Layer::Affine(Affine { factor: more as f32 / 7.0, shift: -0.5 }), vec![shape]),
             // Of one or two channels the gradient is rounding error, as above.
             20 if shape.channels > 2 => (Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }), vec![shape]),
             21 => (Layer::Product, vec![shape, factor_of(shape, more)]),

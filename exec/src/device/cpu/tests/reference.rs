@@ -85,7 +85,7 @@ pub(super) fn forward(
         Layer::LeakyRelu(leaky) => x.iter().map(|x| if *x > 0.0 { *x } else { f64::from(leaky.slope) * x }).collect(),
         Layer::HardSigmoid => x.iter().map(|x| (x / 6.0 + 0.5).clamp(0.0, 1.0)).collect(),
         Layer::HardSwish => x.iter().map(|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)).collect(),
-        Layer::Affine(of) => x.iter().map(|x| f64::from(of.factor) * x + f64::from(of.summand)).collect(),
+        Layer::Affine(of) => x.iter().map(|x| f64::from(of.factor) * x + f64::from(of.shift)).collect(),
         Layer::LayerNorm(norm) => all.map(|(n, c, h, w)| normal_at(norm, shape, x, parameters, n, c, h, w)).collect(),
         Layer::Product => all
             .zip(x)

@@ -44,7 +44,7 @@ fn coefficients_of_sums_are_factors() {
     };
     assert_eq!(kinds(&of("operation: SUM coeff: 1 coeff: 1"))[1..3], ["relu", "add"]);
     let weighed = read(&of("coeff: 1 coeff: 0.17"));
-    assert_eq!(weighed.layers()[2].layer, Layer::Affine(Affine { factor: 0.17, summand: 0.0 }));
+    assert_eq!(weighed.layers()[2].layer, Layer::Affine(Affine { factor: 0.17, shift: 0.0 }));
     assert_eq!(weighed.layers()[3].inputs.iter().map(|id| id.0).collect::<Vec<_>>(), [0, 2]);
     assert!(refused(&of("coeff: 1 coeff: 0.17 coeff: 2")).contains("one for each bottom"));
     assert!(refused(&of("operation: PROD coeff: 1 coeff: 2")).contains("only a SUM has coefficients"));

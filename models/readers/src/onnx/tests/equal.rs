@@ -144,7 +144,7 @@ fn channels_may_be_last_between_transposes() {
         ["input", "layer_norm", "conv2d", "scale", "affine", "add", "global_pool", "softmax_cross_entropy"]
     );
     assert_eq!(model.parameter_elements(), 8 + 16 + 4 + 4);
-    assert_eq!(model.layers()[4].layer, Layer::Affine(Affine { factor: 2.0, summand: 0.0 }));
+    assert_eq!(model.layers()[4].layer, Layer::Affine(Affine { factor: 2.0, shift: 0.0 }));
 }
 
 /// Squeeze and excitation: a factor for each channel of each sample, on either side.

@@ -99,7 +99,7 @@ fn softmax_over_places_is_refused() {
     refused(writer, "y", "over places it belongs to attention");
 }
 
-/// As `torch.onnx.export` writes `GroupNorm(groups, 8)`; factors and summands are operators of their own.
+/// As `torch.onnx.export` writes `GroupNorm(groups, 8)`; factors and biases are operators of their own.
 #[test]
 fn group_normalisation_is_one_layer() {
     for groups in [1u32, 4] {
@@ -270,7 +270,7 @@ fn differences_and_squares_are_layers() {
     writer.node("Relu", "", &["x"], &["r"], &[]);
     writer.node("Sub", "", &["r", "x"], &["d"], &[]);
     writer.node("Pow", "", &["d", "two"], &["y"], &[]);
-    let affine = Layer::Affine(lockstep_models::Affine { factor: -1.0, summand: 0.0 });
+    let affine = Layer::Affine(lockstep_models::Affine { factor: -1.0, shift: 0.0 });
     assert_eq!(layers(writer, "y"), [Layer::Relu, affine, Layer::Add, Layer::Square]);
 }
 

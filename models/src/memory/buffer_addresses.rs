@@ -4,34 +4,34 @@ use std::ops::Range;
 
 use crate::{Buffer, Program, Role};
 
-use super::places::Places;
+use super::element_addresses::ElementAddresses;
 use super::plan::Reuse;
 
 /// The positions of all buffers of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BufferPlaces {
-    parameters: Places,
-    weights: Places,
-    gradients: Places,
-    momentum: Places,
-    declared: Vec<Places>,
+pub struct BufferAddresses {
+    parameters: ElementAddresses,
+    weights: ElementAddresses,
+    gradients: ElementAddresses,
+    momentum: ElementAddresses,
+    declared: Vec<ElementAddresses>,
 }
 
-impl BufferPlaces {
+impl BufferAddresses {
     /// Those of `rank` of a role, gradients as `reuse` has them. Of a declared buffer ranks may hold less.
-    pub fn of_role(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> BufferPlaces {
-        let of = |buffer| Places::of(program, (role, rank), buffer);
-        BufferPlaces {
+    pub fn of_role(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> BufferAddresses {
+        let of = |buffer| ElementAddresses::of(program, (role, rank), buffer);
+        BufferAddresses {
             parameters: of(Buffer::Parameters),
-            weights: Places::of_weights(program, (role, rank), reuse),
-            gradients: Places::of_gradients(program, (role, rank), reuse),
+            weights: ElementAddresses::of_weights(program, (role, rank), reuse),
+            gradients: ElementAddresses::of_gradients(program, (role, rank), reuse),
             momentum: of(Buffer::Momentum),
             declared: (0..program.buffers.len()).map(|index| of(Buffer::Declared(index))).collect(),
         }
     }
 
     /// Those of one buffer.
-    pub fn of(&self, buffer: Buffer) -> &Places {
+    pub fn of(&self, buffer: Buffer) -> &ElementAddresses {
         match buffer {
             Buffer::Parameters => &self.parameters,
             Buffer::Weights => &self.weights,
@@ -44,7 +44,7 @@ impl BufferPlaces {
     /// The position of elements `range` of a buffer.
     ///
     /// # Panics
-    /// As [`Places::place`].
+    /// As [`ElementAddresses::place`].
     pub fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
         self.of(buffer).place(range)
     }

@@ -10,7 +10,7 @@ use crate::{Buffer, Program, Role};
 ///
 /// Ranges are fp32 elements. A range that a task names is contiguous, unless its task is elementwise arithmetic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct ElementAddresses {
     /// Ranges of the buffer in ascending order, each with where it begins in memory.
     pieces: Vec<(Range<usize>, usize)>,
     elements: usize,
@@ -18,23 +18,23 @@ pub struct Places {
     all: usize,
 }
 
-impl Places {
+impl ElementAddresses {
     /// Memory of `elements` elements, each at the position of its own number.
-    pub fn dense(elements: u64) -> Places {
+    pub fn dense(elements: u64) -> ElementAddresses {
         let elements = elements as usize;
         let all = 0..elements;
-        Places { pieces: vec![(all, 0)], elements, all: elements }
+        ElementAddresses { pieces: vec![(all, 0)], elements, all: elements }
     }
 
     /// These pieces, in ascending order of their ranges, of a buffer of `all` elements, in memory of
     /// `elements` elements.
-    pub(super) fn new(pieces: Vec<(Range<usize>, usize)>, elements: usize, all: usize) -> Places {
-        Places { pieces, elements, all }
+    pub(super) fn new(pieces: Vec<(Range<usize>, usize)>, elements: usize, all: usize) -> ElementAddresses {
+        ElementAddresses { pieces, elements, all }
     }
 
     /// A buffer of `rank` of a role, without sharing memory: of parameters and gradients those of the role's layers, of
     /// their momentum what the rank updates.
-    pub(super) fn of(program: &Program, (role, rank): (&Role, u32), buffer: Buffer) -> Places {
+    pub(super) fn of(program: &Program, (role, rank): (&Role, u32), buffer: Buffer) -> ElementAddresses {
         let all = program.elements(buffer);
         let own = match buffer {
             Buffer::Declared(_) => program.kept_of(role, rank, buffer),
@@ -57,7 +57,7 @@ impl Places {
                 at += range.end - start;
             }
         }
-        Places { pieces, elements: at as usize, all: all as usize }
+        ElementAddresses { pieces, elements: at as usize, all: all as usize }
     }
 
     /// Its pieces, each with its first element in memory.

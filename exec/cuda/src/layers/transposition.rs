@@ -10,7 +10,7 @@ use crate::{Activation, Command, View, ViewMut};
 
 /// The transpositions around a chain, as rows and columns of a sample as the layer sees it in scratch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Turning {
+pub(super) struct Transposition {
     input: Option<(u32, u32)>,
     output: Option<(u32, u32)>,
 }
@@ -20,7 +20,7 @@ fn sizes(shape: Shape) -> (u32, u32) {
     (shape.channels, shape.height * shape.width)
 }
 
-impl Turning {
+impl Transposition {
     /// The transpositions for a chain, whose layers other than flattenings are `computing`; `numbers`: the first of
     /// them draws a number for each element.
     pub(super) fn of(
@@ -28,9 +28,9 @@ impl Turning {
         computing: &[&ChainLayer<'_>],
         form: TensorForm,
         numbers: bool,
-    ) -> Turning {
+    ) -> Transposition {
         if !form.channels_last {
-            return Turning::default();
+            return Transposition::default();
         }
         let from = chain[0].inputs.first().copied().filter(|shape| is_image(*shape));
         let to = output_of(&chain[chain.len() - 1]);
@@ -46,12 +46,12 @@ impl Turning {
             (true, true) if numbers => Some((channels, places)),
             _ => None,
         };
-        Turning { input: from.filter(|_| rows || numbers).map(sizes), output }
+        Transposition { input: from.filter(|_| rows || numbers).map(sizes), output }
     }
 
     /// Whether there is nothing to transpose.
     pub(super) fn is_none(self) -> bool {
-        self == Turning::default()
+        self == Transposition::default()
     }
 
     /// Runs a forward pass on transposed tensors.
