@@ -264,7 +264,7 @@ fn shortcuts(all: &[ShortcutFigures]) -> String {
         let taken = if used.taken == 0 { "-".to_owned() } else { format!("{} {}", used.taken, used.unit) };
         vec![taken, used.shortcut.clone(), used.why_not.clone().unwrap_or_default()]
     };
-    aligned(&["taken", "of the simulator", "else not, as"], &all.iter().map(row).collect::<Vec<_>>())
+    aligned(&["taken", "shortcut", "why not otherwise"], &all.iter().map(row).collect::<Vec<_>>())
 }
 
 fn kernels(bar: &ErrorBar) -> String {
