@@ -170,10 +170,9 @@ impl Schedule {
         if self.split.chunks == 0 { 0 } else { self.lanes.largest_message(&self.split) }
     }
 
-    /// Elements of scratch memory that sums need with `window` lanes in flight: none where nothing is summed, or where a
-    /// library sums, in memory of its own.
+    /// Elements of scratch memory that sums need with `window` lanes in flight; none where nothing is summed.
     pub fn scratch_elements(&self, window: u32) -> u64 {
-        if self.buffered || !self.collective.sums() {
+        if !self.collective.sums() {
             return 0;
         }
         u64::from(window.clamp(1, self.lanes().max(1))) * self.chunk_elements()
