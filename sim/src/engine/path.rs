@@ -54,8 +54,10 @@ pub(super) const PLAIN: Connection = (None, 0);
 
 /// The connection that the messages of a lane take between two ranks.
 pub(super) fn connection(group_exchange: &GroupExchange, lane: u32) -> Connection {
-    let channel = lane % group_exchange.schedule.shares();
-    group_exchange.algorithm.wire_of(channel).map_or(PLAIN, |wire| (Some(wire), channel))
+    let schedule = &group_exchange.schedule;
+    let channel = lane % schedule.shares();
+    let with_flow = |wire| (Some(Wire { flow: schedule.flow(channel), ..wire }), channel);
+    group_exchange.algorithm.wire().map_or(PLAIN, with_flow)
 }
 
 /// All paths in use.

@@ -254,6 +254,27 @@ fn rates_are_near_those_that_were_measured() {
     near("four NICs", &four, &four.toml(), [41.0, 50.0]);
 }
 
+/// Each GPU has four NICs beside it: eight channels use one of them, 32 all, and each channel has one of its own.
+#[test]
+fn channels_that_leave_at_one_gpu_take_its_near_nics_in_turn() {
+    let cluster = Cluster::load("p5.48xlarge:2").expect("a preset");
+    let placement = Placement::new(&cluster, 16, &PlacementRule::Pack).expect("room");
+    let hosting = Hosting::new(&placement, &HostingRule::PerRank).expect("processes");
+    let seconds = |algorithm: &str| {
+        let algorithm: Algorithm = algorithm.parse().expect("an algorithm");
+        let run = CollectiveRun::new(Collective::AllReduce, algorithm, Group::nodes(&[8, 8]), 1 << 26);
+        let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
+        simulate_collective(&run, &platform).expect("a time").time.as_secs_f64()
+    };
+    // Trees send twice the buffer over NVLinks, which then bind.
+    for (family, least) in [("rings", 3.0), ("double-tree", 1.5)] {
+        let faster = seconds(&format!("{family}:8:simple")) / seconds(&format!("{family}:32:simple"));
+        assert!((least..4.2).contains(&faster), "{family}: {faster}");
+    }
+    let model = both(&cluster, 16, 1 << 28).0;
+    assert!((model / seconds("rings:32:simple") - 1.0).abs() < 0.03);
+}
+
 /// NICs at another switch than every GPU's, as those for storage, carry nothing.
 #[test]
 fn nics_far_from_gpus_do_not_count() {

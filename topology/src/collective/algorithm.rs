@@ -223,13 +223,6 @@ impl Algorithm {
         self.values.iter().find_map(|value| if let Value::Protocol(wire) = value { *wire } else { None })
     }
 
-    /// The same for the messages of a channel, with the number of its flow.
-    pub fn wire_of(&self, channel: u32) -> Option<Wire> {
-        let orders = self.values.iter().find_map(|value| if let Value::Orders(all) = value { Some(all) } else { None });
-        let flow = orders.and_then(|all| all.get(channel as usize)).map_or(0, |(_, flow)| *flow);
-        self.wire().map(|wire| Wire { flow, ..wire })
-    }
-
     /// Whether it depends on the nodes of its members.
     pub fn by_nodes(&self) -> bool {
         self.entry.by_nodes

@@ -41,6 +41,12 @@ pub(super) trait Lanes: fmt::Debug + Send + Sync {
         1
     }
 
+    /// The number of the flow between nodes that the messages of a root's lanes take: of several NICs that are near a
+    /// member each takes one ([`Cluster::route_of_flow`](crate::Cluster::route_of_flow)).
+    fn flow(&self, _root: u32) -> u32 {
+        0
+    }
+
     /// Whether chunks are small unless the caller sets their size; else there is one lane for each root.
     fn is_pipelined(&self) -> bool {
         false

@@ -159,6 +159,11 @@ impl Schedule {
         self.split.groups as u32
     }
 
+    /// The number of the flow of a share's messages between nodes, by which they take one of several near NICs.
+    pub fn flow(&self, share: u32) -> u32 {
+        self.lanes.flow(share)
+    }
+
     /// Lanes in flight on a member that keep the pipeline full, at least 1 and at most [`Schedule::lanes`]: those that
     /// start while the first one is in flight in a chain or tree, and two where one keeps the links busy.
     pub fn window(&self) -> u32 {

@@ -20,6 +20,7 @@ pub(super) static ENTRY: Entry = Entry {
             is_pipelined: false,
             in_turn: 0,
             ways: Ways::of(call.collective),
+            per_flow: u32::MAX,
             place: move |member, _| Some(Binomial(Numbered::new(member, members, root))),
         }))
     },

@@ -37,6 +37,7 @@ pub(super) static ENTRY: Entry = Entry {
             is_pipelined: true,
             in_turn: nodes.nodes,
             ways: Ways::of(call.collective),
+            per_flow: u32::MAX,
             place,
         }))
     },

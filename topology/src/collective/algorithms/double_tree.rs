@@ -37,6 +37,7 @@ pub(super) static ENTRY: Entry = Entry {
             is_pipelined: true,
             in_turn: 0,
             ways: Ways::of(call.collective),
+            per_flow: 2 * largest,
             place,
         }))
     },

@@ -50,6 +50,7 @@ impl Kary {
             is_pipelined: self.arity == 1 || self.trees > 1,
             in_turn: 0,
             ways,
+            per_flow: u32::MAX,
             place,
         }
     }

@@ -235,4 +235,12 @@ impl Lanes for Rings {
     fn roots(&self) -> u32 {
         self.channels
     }
+
+    /// Of the channels that enter a node at the same member, each has a flow of its own.
+    fn flow(&self, channel: u32) -> u32 {
+        match &self.order {
+            Order::Given(orders) => orders.get(channel as usize).map_or(0, |(_, flow)| *flow),
+            Order::Rails | Order::Links => channel / self.group.sizes().1.max(1),
+        }
+    }
 }

@@ -84,6 +84,8 @@ pub(super) struct Trees<F> {
     /// of a switch.
     pub(super) in_turn: u32,
     pub(super) ways: Ways,
+    /// Trees in order that take the same flow between nodes, before the next ones take the next.
+    pub(super) per_flow: u32,
     /// The position of a member in a tree; `None` if it takes no part in it.
     pub(super) place: F,
 }
@@ -129,6 +131,10 @@ impl<P: TreePosition, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Tree
 
     fn roots(&self) -> u32 {
         self.trees
+    }
+
+    fn flow(&self, tree: u32) -> u32 {
+        tree / self.per_flow
     }
 
     fn is_pipelined(&self) -> bool {
