@@ -4,22 +4,23 @@ use super::*;
 
 pub(super) struct Add;
 
-pub(super) const KIND: LayerKind = LayerKind {
-    arity: Arity::Several,
-    takes_relu: true,
-    overwrites: 2,
-    caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation coeff stable_prod_grad", |of| {
-        match of.word("operation")? {
-            None | Some("SUM" | "1") => Ok(Layer::Add),
-            Some("PROD" | "0") => Ok(Layer::Product),
-            Some(_) => Err(of.refuse(
-                "operation",
-                "only SUM and PROD are layers; for a prediction a sum costs as much as a maximum of two",
-            )),
-        }
-    }),
-    ..LayerKind::new("add", |_| Ok(Layer::Add))
-};
+pub(super) const KIND: LayerKind =
+    LayerKind {
+        arity: Arity::Several,
+        takes_relu: true,
+        overwrites: 2,
+        caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation coeff stable_prod_grad", |of| {
+            match of.word("operation")? {
+                None | Some("SUM" | "1") => Ok(Layer::Add),
+                Some("PROD" | "0") => Ok(Layer::Product),
+                Some(_) => Err(of.refuse(
+                    "operation",
+                    "only SUM and PROD are layers; for a prediction a sum costs as much as a maximum of two",
+                )),
+            }
+        }),
+        ..LayerKind::new("add", |_| Ok(Layer::Add))
+    };
 
 impl LayerRule for Add {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
