@@ -1,4 +1,4 @@
-//! Tests commands on other programs' output: topologies of machines, and tables of nccl-tests.
+//! Tests commands on other programs' output: topologies of machines, tables of nccl-tests, exported networks.
 
 use crate::commands::{folder, lockstep, number, rows, stdout};
 
@@ -93,4 +93,32 @@ fn a_log_gives_ranks_collective_and_cluster() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         expected.iter().for_each(|part| assert!(said.contains(part), "{arguments:?}: {part}: {said}"));
     }
+}
+
+/// The flag and the key do what the file's name with `:unfold` does, in each command that takes a model.
+#[test]
+fn normalisation_is_restored_by_the_flag_by_the_key_and_by_the_name() {
+    let folder = folder("unfold");
+    let net = include_bytes!("../models/readers/src/onnx/tests/cases/onnx-folded-twin.onnx");
+    std::fs::write(folder.join("net.onnx"), net).expect("a writable folder");
+    let settings = "name = \"net\"\ncluster = \"dgx-a100\"\nranks = [2]\nbatch_per_rank = [8]\n";
+    std::fs::write(folder.join("key.toml"), format!("model = \"net.onnx\"\nunfold = true\n{settings}"))
+        .expect("a file");
+    std::fs::write(folder.join("name.toml"), format!("model = \"net.onnx:unfold\"\n{settings}")).expect("a file");
+    let predict = |model: &[&str]| {
+        let sizes = ["sim", "predict", "--cluster", "dgx-a100", "--ranks", "2", "--batch-per-rank", "8", "--model"];
+        rows(&folder, "predict", &[&sizes[..], model].concat())
+    };
+    let restored = predict(&["net.onnx:unfold"]);
+    assert_eq!(predict(&["net.onnx", "--unfold"]), restored);
+    assert_ne!(predict(&["net.onnx"]), restored);
+    let of_file = |name| rows(&folder, "predict", &["sim", "predict", name]);
+    assert_eq!(of_file("key.toml"), of_file("name.toml"));
+    for (command, more) in [("show", &[][..]), ("plan", &["--stages", "2"]), ("layouts", &["--ranks", "2"])] {
+        let printed = |model: &[&str]| stdout(&folder, &[&["models", command], model, more].concat());
+        assert_eq!(printed(&["net.onnx", "--unfold"]), printed(&["net.onnx:unfold"]), "{command}");
+    }
+    let refused = lockstep(&folder, &["models", "check", "lenet", "--unfold"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && message.contains("this model is none: leave it out"), "{message}");
 }

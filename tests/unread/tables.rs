@@ -326,6 +326,12 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
 
 /// Flags of commands that change no answer of the calls here, with the reason.
 pub(super) const UNMOVED: &[(&str, &str, &str)] = &[
+    ("exec run", "--unfold", "is of ONNX files: tests/imports.rs"),
+    ("models check", "--unfold", "is of ONNX files: tests/imports.rs"),
+    ("models layouts", "--unfold", "is of ONNX files: tests/imports.rs"),
+    ("models plan", "--unfold", "is of ONNX files: tests/imports.rs"),
+    ("models show", "--unfold", "is of ONNX files: tests/imports.rs"),
+    ("sim predict", "--unfold", "is of ONNX files: tests/imports.rs"),
     ("exec run", "--solver --weights", "the file is absent: tests/imports.rs has some"),
     (
         "exec run",

@@ -298,3 +298,22 @@ fn a_truncated_source_keeps_its_complete_samples() {
         assert!(got.keys().all(|sample| all.contains_key(sample)), "{set:?}");
     }
 }
+
+/// PNG files keep their bytes; how many there are is counted, and seen in the packed file.
+#[test]
+fn png_files_are_counted() {
+    let mut png = Vec::new();
+    let mut writer = png::Encoder::new(&mut png, 2, 2).write_header().unwrap();
+    writer.write_image_data(&[0, 80, 160, 240]).unwrap();
+    writer.finish().unwrap();
+    for (pngs, jpegs) in [(3u8, 0u8), (2, 1), (0, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, out) = (folder.path().join("in/a"), folder.path().join("out.pack"));
+        fs::create_dir_all(&source).unwrap();
+        (0..pngs).for_each(|at| fs::write(source.join(format!("{at}.png")), &png).unwrap());
+        (0..jpegs).for_each(|at| fs::write(source.join(format!("{at}.jpg")), jpeg(at.into(), 9, 8)).unwrap());
+        let outcome = packed(&folder.path().join("in"), &packing(&out)).unwrap();
+        assert_eq!((outcome.pngs, outcome.header.samples), (pngs.into(), u64::from(pngs + jpegs)));
+        assert_eq!(Packed::open(&out).unwrap().pngs(100), (pngs.into(), usize::from(pngs + jpegs)));
+    }
+}

@@ -231,6 +231,7 @@ pub(super) const UNMOVED: &[(&str, &str)] = &[
     ("experiment [] arm", "exec sweep trains for long; tests/sweeps.rs has arms"),
     ("experiment [] sweep", "is of sim sweep, whose file here has the table"),
     ("experiment [] solver", "the file is absent; tests/imports.rs has solvers"),
+    ("experiment [] unfold", "is of ONNX files; tests/imports.rs has one"),
     ("experiment [] weights", "the file is absent; tests/imports.rs has weights"),
     ("experiment [] decode_threads", "is of packed files; tests/packed_input.rs has them"),
     ("experiment [] warmup_steps", "is about times, which are left out"),

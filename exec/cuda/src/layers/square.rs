@@ -1,3 +1,5 @@
 //! Lowers squares.
 
-super::curve::curve!(Square, "square.cu": SquareForward = square_forward, SquareBackward = square_backward, x = |of| of.inputs[0]);
+super::curve::curve!(
+    Square, "square.cu": SquareForward = square_forward, SquareBackward = square_backward, x = |of| of.inputs[0]
+);

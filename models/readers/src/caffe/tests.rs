@@ -229,7 +229,7 @@ fn errors_name_their_line() {
         (&one("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"), "only ACROSS_CHANNELS"),
         (&one("Eltwise", "bottom: \"x\" eltwise_param { operation: MAX }"), "only SUM and PROD"),
         (&one("Concat", "bottom: \"x\" concat_param { axis: 2 }"), "axis 1"),
-        (&one("ReLU", "include { stage: \"a\" }"), "net.prototxt:3: stage: \"a\": this field is not supported"),
+        (&one("ReLU", "include { level: 1 }"), "net.prototxt:3: level: 1: this field is not supported"),
         (&one("ReLU", "include { phase: TEST }"), "takes \"y\", which no layer before it makes in training"),
         ("layer { name: \"d\" type: \"Data\" top: \"x\" }", "no crop_size gives their shape"),
         ("layer { type: \"Data\" transform_param { crop_sise: 7 } }", "did you mean crop_size?"),

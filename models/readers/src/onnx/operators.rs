@@ -68,7 +68,7 @@ impl<'a> Import<'_, 'a> {
                     true => Value::Data(self.data(step, 0)?),
                     false => self.softmax_of_parts(step)?.filter(|_| step.op == "Softmax").ok_or(
                         "only over parts of the channels, or as the graph's last operator, which becomes the loss, is it a layer: \
-                         over places it belongs to attention, which is not supported yet",
+                         over places it belongs to attention, which is not supported yet; a prediction cannot do without it",
                     )?,
                 }
             }

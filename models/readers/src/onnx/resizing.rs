@@ -4,6 +4,9 @@ use super::attributes::pair;
 use super::{Import, Step, Value};
 use lockstep_models::{BlurPool, Border, Layer, Resize};
 
+/// Most taps of a blurring filter on a side.
+const MOST_TAPS: u32 = 16;
+
 impl<'a> Import<'_, 'a> {
     /// Zeros or a reflection around the rows and columns.
     pub(super) fn border(&mut self, step: &Step<'a>) -> Result<Value, String> {
@@ -52,7 +55,7 @@ impl<'a> Import<'_, 'a> {
         if !per_channel || weight[2] == 1 || weight.len() != 4 || weight[2] != weight[3] || list("dilations") != ones {
             return None;
         }
-        let kernel = u32::try_from(weight[2]).ok()?;
+        let kernel = u32::try_from(weight[2]).ok().filter(|kernel| *kernel <= MOST_TAPS)?;
         let blur = BlurPool { kernel, stride: pair("strides", list("strides")).ok()?, padding };
         let (taps, elements) = (blur.taps(), usize::try_from(weight[2] * weight[3]).ok()?);
         let of_all =

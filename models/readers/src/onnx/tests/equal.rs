@@ -162,3 +162,21 @@ fn a_product_takes_the_larger_input_first() {
         assert_eq!((product.output.height, product.input_shapes[1].height), (6, 1));
     }
 }
+
+/// A convolution with a bias of its own whose result is called as that of a normalisation is: PyTorch's dynamo exporter has
+/// folded one into it, and both come back.
+#[test]
+fn a_result_called_as_a_normalisations_is_one_folded_away() {
+    for (result, folded) in [("getitem_3", true), ("conv2d_3", false)] {
+        let mut writer = Writer::default();
+        writer.input("x", &[1, 3, 8, 8]);
+        writer.weight("features.0.weight", &[4, 3, 3, 3]);
+        writer.weight("features.0.bias", &[4]);
+        writer.node("Conv", "", &["x", "features.0.weight", "features.0.bias"], &[result], &[]);
+        writer.node("GlobalAveragePool", "", &[result], &["y"], &[]);
+        let bytes = writer.model("y");
+        assert_eq!(case(&bytes, false).notes().join("\n").contains("names of their weights"), folded);
+        let restored = parse("case.onnx", &bytes, true, crate::zoo::biased);
+        assert_eq!(restored.map(|model| model.parameter_elements()).ok(), folded.then_some(4 * 27 + 4 + 8));
+    }
+}
