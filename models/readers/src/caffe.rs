@@ -4,6 +4,7 @@
 //! files of weights are read separately.
 
 mod layers;
+mod multipliers;
 mod solver;
 mod sums;
 mod text;
@@ -18,7 +19,7 @@ use lockstep_topology::{ErrorPlace, InputError, LineIndex};
 use super::sketch::Sketch;
 use layers::Meaning;
 use lockstep_models::layer::Inits;
-use lockstep_models::{Draft, Model, Multipliers};
+use lockstep_models::{Draft, Model};
 use lockstep_models::{Layer, Scale, Select, Shape};
 pub use solver::Solver;
 use text::{Message, Source};
@@ -305,46 +306,6 @@ impl<'a> Import<'a> {
             self.note(message, "the slopes of a PReLU are not learned here but constant: it costs as much");
         }
         Ok(())
-    }
-
-    /// Factors of the rate and the decay of a layer's parameters, in either form of the file.
-    fn multipliers(&mut self, layer: &Message<'a>) -> Result<Vec<Multipliers>, InputError> {
-        let mut all: Vec<Multipliers> = Vec::new();
-        let mut put = |index: usize, set: &dyn Fn(&mut Multipliers)| {
-            all.resize(all.len().max(index + 1), Multipliers::NONE);
-            set(&mut all[index]);
-        };
-        let factor = |field: &text::Field<'_>| match field.number()? {
-            negative if negative < 0.0 => Err(field.error("must be at least 0")),
-            factor => Ok(factor),
-        };
-        let mut named = Vec::new();
-        for (index, field) in layer.all("param").enumerate() {
-            // In the first form of the file it is a name alone.
-            let Ok(of) = field.message() else {
-                named.push((field, field.text()?));
-                continue;
-            };
-            of.allow(&[&["name", "share_mode", "lr_mult", "decay_mult"]])?;
-            named.extend(of.get("name").map(|name| Ok::<_, InputError>((name, name.text()?))).transpose()?);
-            let (rate, decay) = (of.get("lr_mult").map(factor), of.get("decay_mult").map(factor));
-            let (rate, decay) = (rate.unwrap_or(Ok(1.0))?, decay.unwrap_or(Ok(1.0))?);
-            put(index, &|of| *of = Multipliers { rate, decay });
-        }
-        for (index, field) in layer.all("blobs_lr").enumerate() {
-            let rate = factor(field)?;
-            put(index, &|of| of.rate = rate);
-        }
-        for (index, field) in layer.all("weight_decay").enumerate() {
-            let decay = factor(field)?;
-            put(index, &|of| of.decay = decay);
-        }
-        for (field, name) in named {
-            if !name.is_empty() && !self.parameters.insert(name) {
-                return Err(field.error("layers cannot share parameters here: give each its own name"));
-            }
-        }
-        Ok(all)
     }
 
     /// Whether a layer is a batch norm.
