@@ -181,7 +181,7 @@ fn an_exchange_takes_one_round_per_distance() {
 /// many lanes and rounds, and send as many bytes.
 #[test]
 fn thresholds_are_bytes_whatever_the_format() {
-    for name in ["double-tree", "tree:1", "hierarchical", "hierarchical:double-tree", "library:mpi", "ring"] {
+    for name in ["double-tree:4", "tree:1", "hierarchical:ring", "hierarchical:tree:1", "library:mpi", "ring"] {
         let algorithm: Algorithm = name.parse().expect("an algorithm");
         let group = if name.starts_with("hierarchical") { Group::nodes(&[4, 4]) } else { Group::flat(8) };
         for kib in [8, 64, 128, 192, 256, 512, 4096] {
