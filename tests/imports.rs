@@ -107,12 +107,12 @@ fn normalisation_is_restored_by_the_flag_by_the_key_and_by_the_name() {
     std::fs::write(folder.join("name.toml"), format!("model = \"net.onnx:unfold\"\n{settings}")).expect("a file");
     let predict = |model: &[&str]| {
         let sizes = ["sim", "predict", "--cluster", "dgx-a100", "--ranks", "2", "--batch-per-rank", "8", "--model"];
-        rows(&folder, "predict", &[&sizes[..], model].concat())
+        rows(&folder, "sim-predict", &[&sizes[..], model].concat())
     };
     let restored = predict(&["net.onnx:unfold"]);
     assert_eq!(predict(&["net.onnx", "--unfold"]), restored);
     assert_ne!(predict(&["net.onnx"]), restored);
-    let of_file = |name| rows(&folder, "predict", &["sim", "predict", name]);
+    let of_file = |name| rows(&folder, "sim-predict", &["sim", "predict", name]);
     assert_eq!(of_file("key.toml"), of_file("name.toml"));
     for (command, more) in [("show", &[][..]), ("plan", &["--stages", "2"]), ("layouts", &["--ranks", "2"])] {
         let printed = |model: &[&str]| stdout(&folder, &[&["models", command], model, more].concat());
