@@ -112,7 +112,8 @@ impl<'a> Import<'_, 'a> {
             (word("coordinate_transformation_mode", "half_pixel"), word("nearest_mode", "round_prefer_floor"));
         let floors = step.op == "Upsample" || at == 1 || place == "asymmetric" && nearest == "floor";
         let whole = height.is_multiple_of(input.height) && width.is_multiple_of(input.width);
-        if !floors && !(whole && place == "half_pixel") {
+        let is_known = floors || whole && place == "half_pixel";
+        if !is_known {
             return Err(format!(
                 "takes the nearest place by {place} and {nearest}: only asymmetric and floor are a layer, or half_pixel where sides \
                  become a whole multiple; for a prediction they cost as much, so export with them"

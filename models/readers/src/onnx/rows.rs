@@ -10,17 +10,21 @@ impl<'a> Import<'_, 'a> {
     pub(super) fn row(&mut self, step: &Step<'a>, data: &Data) -> Result<usize, String> {
         let shape = self.shape(data);
         let is = |place: usize, axis: Axis, size: u32| data.view.is(place, axis, size);
-        if data.view.0.len() == 3 && shape.height == 1 && is(1, Axis::Channel, shape.channels) {
-            if is(2, Axis::Width, shape.width) {
-                return Ok(data.draft);
-            }
+        if data.view.0.len() == 3
+            && shape.height == 1
+            && is(1, Axis::Channel, shape.channels)
+            && is(2, Axis::Width, shape.width)
+        {
+            return Ok(data.draft);
         }
-        if data.view.0.len() == 3 && data.view.features(1).is_empty() && shape.height * shape.width == 1 {
-            if is(2, Axis::Channel, shape.channels) {
-                let layer = Layer::Reshape(Reshape { shape: Shape { channels: 1, height: 1, width: shape.channels } });
-                let name = self.sketch.name(&data.named, layer.kind());
-                return self.layer(name, layer, vec![data.draft], &step.place(self.file));
-            }
+        if data.view.0.len() == 3
+            && data.view.features(1).is_empty()
+            && shape.height * shape.width == 1
+            && is(2, Axis::Channel, shape.channels)
+        {
+            let layer = Layer::Reshape(Reshape { shape: Shape { channels: 1, height: 1, width: shape.channels } });
+            let name = self.sketch.name(&data.named, layer.kind());
+            return self.layer(name, layer, vec![data.draft], &step.place(self.file));
         }
         Err(format!(
             "moves over one dimension of samples of {shape}, arranged as {:?}: only [batch, channels, places] of a row, and \

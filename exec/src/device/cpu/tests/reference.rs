@@ -175,7 +175,6 @@ fn response_at(norm: &LocalResponseNorm, shape: Shape, x: &[f64], n: usize, c: u
     at(c as i64) / (f64::from(norm.k) + f64::from(norm.alpha) * squares).powf(f64::from(norm.beta))
 }
 
-#[expect(clippy::too_many_arguments, reason = "a place has four coordinates")]
 fn resampled_at(layer: &Layer, (shape, output): (Shape, Shape), x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
     let (height, width) = (i64::from(shape.height), i64::from(shape.width));
     match layer {

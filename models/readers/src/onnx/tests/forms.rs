@@ -239,7 +239,7 @@ fn older_forms_are_read() {
         }
         match opset {
             9 | 10 => {
-                writer.node("Pad", "", &["u"], &["p"], &[("mode=constant", &[]), ("pads", &[0, 0, 1, 1, 0, 0, 1, 1])])
+                writer.node("Pad", "", &["u"], &["p"], &[("mode=constant", &[]), ("pads", &[0, 0, 1, 1, 0, 0, 1, 1])]);
             }
             _ => writer.node("Pad", "", &["u", "pads"], &["p"], &[("mode=constant", &[])]),
         }
