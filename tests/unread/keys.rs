@@ -276,12 +276,14 @@ fn keys_are_read_or_refused() {
         before.insert(sample.name, answers);
     }
     let (next, found, moved) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    // A key that has had an effect is not tried in other samples.
+    let thorough = std::env::var_os("LOCKSTEP_THOROUGH").is_some();
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let name = alike(case.sample, &case.table, &case.key);
-                    let known = |known: &BTreeSet<String>| !case.sample.strict && known.contains(&name);
+                    let known = |known: &BTreeSet<String>| !(case.sample.strict && thorough) && known.contains(&name);
                     if known(&moved.lock().unwrap_or_else(PoisonError::into_inner)) {
                         continue;
                     }

@@ -22,12 +22,12 @@ impl Arena<'_> {
         }
     }
 
-    /// Flatten's output in the place of its input is its input, under either name.
+    /// A view in the place of its input is its input, under either name.
     fn known_as(&self, (layer, content): Name) -> Name {
         let node = self.program.model.node(layer);
         match node.inputs.first() {
             Some(input)
-                if node.layer == lockstep_models::Layer::Flatten
+                if node.layer.rule().kind().is_view
                     && content == Content::Output
                     && self.plan.outputs[layer.index()] == self.plan.outputs[input.index()] =>
             {
