@@ -197,18 +197,23 @@ impl Drawn {
 #[test]
 fn rings_of_random_machines_take_as_long_as_their_simulation() {
     let mut runner = TestRunner::deterministic();
-    let machines = 200;
-    let mut ratios: Vec<f64> = (0..machines)
-        .map(|number| {
-            let drawn = drawn().new_tree(&mut runner).expect("a machine").current();
-            let text = drawn.toml();
-            let cluster = Cluster::parse("drawn.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-            let (model, lanes) = both(&cluster, drawn.gpus * drawn.hosts, 1 << 28);
-            let ratio = model / lanes;
-            assert!((0.97..1.03).contains(&ratio), "{number}: {model} beside {lanes} on {drawn:?}");
-            ratio
-        })
-        .collect();
+    // Of 200 all are within 3 %; of 3,000 all are within 5 %, and no more than one in a hundred is beyond 3 %.
+    let machines = if thorough() { 3000 } else { 200 };
+    let (mut ratios, mut apart) = (Vec::new(), Vec::new());
+    for number in 0..machines {
+        let drawn = drawn().new_tree(&mut runner).expect("a machine").current();
+        let text = drawn.toml();
+        let cluster = Cluster::parse("drawn.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let (model, lanes) = both(&cluster, drawn.gpus * drawn.hosts, 1 << 28);
+        let ratio = model / lanes;
+        ratios.push(ratio);
+        assert!((0.95..1.05).contains(&ratio), "{number}: {model} beside {lanes} on {drawn:?}");
+        if !(0.97..1.03).contains(&ratio) {
+            apart.push(format!("{number}: {ratio} on {drawn:?}"));
+        }
+    }
+    let allowed = if thorough() { machines / 100 } else { 0 };
+    assert!(apart.len() <= allowed, "{apart:#?}");
     ratios.sort_by(f64::total_cmp);
     let median = ratios[machines / 2];
     assert!((median - 1.0).abs() < 1e-3, "{median}");

@@ -175,7 +175,10 @@ impl NcclMachine {
         let natural = vec![(0..first.len()).collect()];
         let cycles = rings.map_or(&natural, |(inside, _)| &inside.cycles);
         let channels = match nodes.get(1) {
-            Some(second) => paths::outside(cluster, [&first, &gpus(second)], rings, machine.generation)?.1,
+            Some(second) => {
+                let rings = (rings, nodes.len() % 2 == 1);
+                paths::outside(cluster, [&first, &gpus(second)], rings, machine.generation)?.1
+            }
             None => (0..cycles.len()).map(Channel::inside).collect(),
         };
         let flows = channels.iter().map(|channel| channel.flow);
@@ -213,7 +216,8 @@ impl NcclMachine {
         for (number, shape) in shapes.iter().enumerate() {
             let there = all.iter().find(|node| node[0].id != shape[0].id).copied().unwrap_or(shape);
             let inside = rings.get(number).map(|(inside, hops)| (inside, hops));
-            let (found, _) = paths::outside(cluster, [shape, there], inside, self.generation)?;
+            let odd = all.len() % 2 == 1;
+            let (found, _) = paths::outside(cluster, [shape, there], (inside, odd), self.generation)?;
             least = Some(least.filter(|least| least.rate <= found.rate).unwrap_or(found));
         }
         if let Some(Outside { nics, rate, payload, stays }) = least {

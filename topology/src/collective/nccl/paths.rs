@@ -126,6 +126,9 @@ pub(super) fn inside(
 struct Crossings {
     /// By member and flow: from the first node to the second and back, the NIC's link, and bytes per second alone.
     of: BTreeMap<(usize, u32), ([Uses; 2], LinkId, f64)>,
+    /// By the members that leave and enter and the flow, where one channel closes over an odd number of nodes, so that it
+    /// enters the first at another member than it leaves the last: the same.
+    closing: BTreeMap<(usize, usize, u32), [Uses; 2]>,
 }
 
 impl Crossings {
@@ -148,7 +151,26 @@ impl Crossings {
                 of.insert((entry, flow), ([forth, back], nic, alone));
             }
         }
-        Ok(Crossings { of })
+        Ok(Crossings { of, closing: BTreeMap::new() })
+    }
+
+    /// Adds what closes channels that leave at the first of `ends` and enter at the second, where the network has a way.
+    fn close(
+        &mut self,
+        cluster: &Cluster,
+        [here, there]: [&[&Device]; 2],
+        ends: impl Iterator<Item = (usize, usize)>,
+        generation: Generation,
+    ) {
+        let flows: Vec<(usize, u32)> = self.of.keys().copied().collect();
+        for (exit, entry) in ends {
+            for (_, flow) in flows.iter().filter(|(member, _)| *member == entry) {
+                let way = |from, to| hop(cluster, [from, to], *flow, generation).map(|(uses, ..)| uses);
+                if let (Ok(forth), Ok(back)) = (way(here[exit], there[entry]), way(there[exit], here[entry])) {
+                    self.closing.insert((exit, entry, *flow), [forth, back]);
+                }
+            }
+        }
     }
 
     /// The crossing of a member by the flow of a channel: there may be fewer NICs near it than flows.
@@ -158,34 +180,60 @@ impl Crossings {
     }
 }
 
-/// The channels between the nodes `here` and `there`. `rings`, where nodes have no switch of NVLinks, are those inside
-/// a node: their wires are shared with what leaves it.
+/// Where a node is in the rings of an odd number of nodes.
+#[derive(Debug, Clone, Copy)]
+enum Node {
+    Inner,
+    /// Channels close into it.
+    First,
+    /// They close from it.
+    Last,
+}
+
+/// The channels between the nodes `here` and `there`, which may be of an odd number. `rings`, where nodes have no switch of
+/// NVLinks, are those inside a node: their wires are shared with what leaves it.
 ///
 /// # Errors
 /// Members that cannot reach each other.
 pub(super) fn outside(
     cluster: &Cluster,
     nodes: [&[&Device]; 2],
-    rings: Option<(&Inside, &Hops)>,
+    (rings, odd): (Option<(&Inside, &Hops)>, bool),
     generation: Generation,
 ) -> Result<(Outside, Vec<Channel>), InputError> {
     let count = nodes[0].len().min(nodes[1].len());
-    let crossings = Crossings::find(cluster, nodes, generation)?;
+    let mut crossings = Crossings::find(cluster, nodes, generation)?;
     let natural = vec![(0..count).collect::<Vec<usize>>()];
     let cycles = rings.map_or(&natural, |(inside, _)| &inside.cycles);
-    let taken = |channel: &Channel| {
+    if odd {
+        let ends = |cycle: &Vec<usize>| -> Vec<(usize, usize)> {
+            cycle.iter().copied().zip(cycle.iter().copied().cycle().skip(1)).collect()
+        };
+        crossings.close(cluster, nodes, cycles.iter().flat_map(ends), generation);
+    }
+    let taken = |channel: &Channel, node: Node| {
         let cycle = &cycles[channel.cycle];
         let at = cycle.iter().position(|member| *member == channel.entry).unwrap_or(0);
         let exit = cycle[(at + cycle.len() - 1) % cycle.len()];
+        let closing = crossings.closing.get(&(exit, channel.entry, channel.flow));
         // A ring passes the first node forwards and the second one backwards.
-        let forth = crossings.at(exit, channel.flow).map(|(uses, ..)| &uses[0]);
-        let back = crossings.at(channel.entry, channel.flow).map(|(uses, ..)| &uses[1]);
+        let forth = match node {
+            Node::Last => closing.map(|uses| &uses[0]),
+            _ => crossings.at(exit, channel.flow).map(|(uses, ..)| &uses[0]),
+        };
+        let back = match node {
+            Node::First => closing.map(|uses| &uses[1]),
+            _ => crossings.at(channel.entry, channel.flow).map(|(uses, ..)| &uses[1]),
+        };
         let steps = cycle.iter().copied().zip(cycle.iter().copied().cycle().skip(1));
         let steps = steps.filter(move |(_, to)| *to != channel.entry);
         let inner = rings.into_iter().flat_map(move |(_, hops)| steps.clone().filter_map(|step| hops.get(&step)));
         inner.chain(forth).chain(back).collect::<Vec<_>>()
     };
-    let rate = |channels: &[Channel]| narrowest(channels.iter().flat_map(taken), channels.len() as f64);
+    let rate = |channels: &[Channel]| {
+        let at = |node| narrowest(channels.iter().flat_map(|channel| taken(channel, node)), channels.len() as f64);
+        if odd { at(Node::Inner).min(at(Node::First)).min(at(Node::Last)) } else { at(Node::Inner) }
+    };
     let all = |least: f64| -> Vec<Channel> {
         let near = crossings.of.iter().filter(|(_, (.., alone))| *alone >= least);
         near.flat_map(|((entry, flow), _)| (0..cycles.len()).map(|cycle| Channel { cycle, entry: *entry, flow: *flow }))
