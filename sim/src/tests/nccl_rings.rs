@@ -193,7 +193,6 @@ impl Drawn {
 }
 
 /// All of these, from 256 MiB: no flow is slower than the narrowest wire's share, since wires share themselves by the byte.
-/// Not counted: channels close over an odd number of nodes from one member to another, whose ways may be unlike.
 #[test]
 fn rings_of_random_machines_take_as_long_as_their_simulation() {
     let mut runner = TestRunner::deterministic();
