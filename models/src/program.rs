@@ -132,9 +132,9 @@ impl Program {
         (0..).zip(&self.buffers).filter_map(|(index, of)| Some((Buffer::Declared(index), of.state?)))
     }
 
-    /// The format of a buffer, in memory and in messages: that of gradients follows the program, all others are fp32.
+    /// The format of a buffer, in memory and in messages.
     pub fn dtype(&self, buffer: Buffer) -> Dtype {
-        if buffer == Buffer::Gradients { self.gradients.dtype(self.precision) } else { Dtype::F32 }
+        buffer.dtype(self.gradients, self.precision)
     }
 
     /// The buffer in which layers find their parameters: gathered ones where parameters are sharded.

@@ -1,5 +1,9 @@
 //! Names the memory areas that exchanges, copies and formulas use.
 
+use lockstep_topology::Dtype;
+
+use crate::{Gradients, Precision};
+
 /// A memory area that every rank of a role has; sizes are in elements of
 /// [`Program::dtype`](crate::Program::dtype).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +24,11 @@ impl Buffer {
     /// The sums of gradients over micro-batches, where ranks accumulate their parts: the first buffer that such a
     /// program declares.
     pub const SUMS: Buffer = Buffer::Declared(0);
+
+    /// The format of its numbers, in memory and in messages: that of gradients is chosen, all others are fp32.
+    pub fn dtype(self, gradients: Gradients, precision: Precision) -> Dtype {
+        if self == Buffer::Gradients { gradients.dtype(precision) } else { Dtype::F32 }
+    }
 }
 
 /// A buffer besides those of the model's parameters; it keeps its content from iteration to iteration.
