@@ -31,12 +31,12 @@ pub(crate) struct Ring {
     /// Whether devices transform the samples of batches that are decoded from now on.
     on_device: Arc<AtomicBool>,
     /// By learner of the process.
-    places: Mutex<BTreeMap<u32, ElementAddresses>>,
+    places: Mutex<BTreeMap<u32, LearnerSlots>>,
 }
 
 /// The places of a learner.
 #[derive(Default)]
-struct ElementAddresses {
+struct LearnerSlots {
     /// How many batches it has requested, and how many of these are loaded.
     requested: u64,
     loaded: u64,
@@ -58,7 +58,7 @@ impl Ring {
         (decoders, transform_at): (&Arc<Decoders>, TransformAt),
     ) -> Ring {
         let on_device = Arc::new(AtomicBool::new(transform_at == TransformAt::Device));
-        let places = learners.map(|learner| (learner, ElementAddresses::default())).collect();
+        let places = learners.map(|learner| (learner, LearnerSlots::default())).collect();
         Ring {
             pools,
             room: room as u64,
@@ -75,7 +75,7 @@ impl Ring {
         &self.pools
     }
 
-    fn places(&self) -> MutexGuard<'_, BTreeMap<u32, ElementAddresses>> {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<u32, LearnerSlots>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,7 +99,7 @@ impl Ring {
     ) -> Result<(), ExecError> {
         let mut places = self.places();
         loop {
-            let has_room = |of: &ElementAddresses| of.requested < of.loaded + self.room;
+            let has_room = |of: &LearnerSlots| of.requested < of.loaded + self.room;
             let next = places.iter_mut().filter(|(_, of)| has_room(of)).min_by_key(|(rank, of)| (of.requested, **rank));
             let Some((rank, of)) = next else { return Ok(()) };
             let Some((indices, place)) = samples(self.pools.prepared(*rank, of.requested)) else { return Ok(()) };

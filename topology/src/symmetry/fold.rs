@@ -16,12 +16,12 @@ use crate::{Hosting, Placement, Rank};
 pub struct Fold {
     ranks: u32,
     group: Permutations,
-    places: Moved,
+    places: Motion,
 }
 
 /// How links and devices move with the ranks.
 #[derive(Debug, Clone)]
-enum Moved {
+enum Motion {
     /// As blocks of the cluster.
     Levels(Levels),
     /// As the routes of messages.
@@ -55,7 +55,7 @@ impl Fold {
         if group == Permutations::Identity {
             return Err("the algorithm and the network have no symmetry in common");
         }
-        Ok(Fold { ranks, group, places: Moved::Levels(levels) })
+        Ok(Fold { ranks, group, places: Motion::Levels(levels) })
     }
 
     /// `group` itself, if the routes by which its representatives send along `pairs` move with the ranks; where ranks
@@ -71,12 +71,12 @@ impl Fold {
         fed: bool,
     ) -> Result<Fold, &'static str> {
         let images = Images::of(group, cluster, (placement, hosting), (pairs, fed))?;
-        Ok(Fold { ranks: placement.ranks(), group, places: Moved::Images(Arc::new(images)) })
+        Ok(Fold { ranks: placement.ranks(), group, places: Motion::Images(Arc::new(images)) })
     }
 
     /// The same with blocks larger by the least possible factor, if that leaves any permutation.
     pub fn coarser(&self) -> Option<Fold> {
-        let Moved::Levels(levels) = &self.places else { return None };
+        let Motion::Levels(levels) = &self.places else { return None };
         let (unit, order) = (self.representatives(), self.group.order(self.ranks));
         let factor = (2..order).find(|factor| order.is_multiple_of(*factor))?;
         let group = levels.allowed(self.group.of_blocks(factor));
@@ -118,25 +118,25 @@ impl Fold {
     pub fn link(&self, cluster: &Cluster, id: LinkId) -> (LinkId, u32) {
         let unit = self.representatives();
         match &self.places {
-            Moved::Levels(levels) => {
+            Motion::Levels(levels) => {
                 let (image, size) = levels.link(cluster, id, unit);
                 (image, size.max(unit) / unit)
             }
-            Moved::Images(images) => images.link(id),
+            Motion::Images(images) => images.link(id),
         }
     }
 
     /// Whether the images of a link are known.
     pub fn knows(&self, id: LinkId) -> bool {
-        if let Moved::Images(images) = &self.places { images.knows(id) } else { true }
+        if let Motion::Images(images) = &self.places { images.knows(id) } else { true }
     }
 
     /// The representative of a device, and how many images of each representative's use it carries.
     pub fn device(&self, cluster: &Cluster, device: &Device) -> (DeviceId, u32) {
         use crate::cluster::VertexKind;
         let levels = match &self.places {
-            Moved::Levels(levels) => levels,
-            Moved::Images(images) => return images.device(device.id),
+            Motion::Levels(levels) => levels,
+            Motion::Images(images) => return images.device(device.id),
         };
         let unit = self.representatives();
         let image = levels.canonical(device.vertex, unit);

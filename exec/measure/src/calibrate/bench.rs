@@ -108,12 +108,12 @@ const REFERENCE_EVERY_S: f64 = 2e-3;
 type Pass<'a> = dyn Fn(&Cores, usize, usize) -> Vec<Log> + 'a;
 
 /// Numbered operations to interleave, on several threads at once.
-pub(super) struct Interleaved<'a> {
+pub(super) struct Interleaving<'a> {
     operations: usize,
     pass: Box<Pass<'a>>,
 }
 
-impl<'a> Interleaved<'a> {
+impl<'a> Interleaving<'a> {
     /// `operations` tasks, each `repetitions` times in a pass. `make` builds a thread's own state; `prepare` sets the
     /// caches' contents; `run` is timed. A panic in any of them is propagated to the caller, and there is no figure
     /// then.
@@ -123,7 +123,7 @@ impl<'a> Interleaved<'a> {
         make: impl Fn() -> S + Sync + 'a,
         prepare: impl Fn(&mut S, usize) + Sync + 'a,
         run: impl Fn(&mut S, usize) + Sync + 'a,
-    ) -> Interleaved<'a> {
+    ) -> Interleaving<'a> {
         let pass = move |cores: &Cores, threads: usize, every: usize| -> Vec<Log> {
             let (gate, pins, begun) = (Gate::new(threads), cores.pins(threads), Instant::now());
             let (pins, gate, make, prepare, run) = (&pins, &gate, &make, &prepare, &run);
@@ -162,12 +162,12 @@ impl<'a> Interleaved<'a> {
                 threads.into_iter().map(join).collect()
             })
         };
-        Interleaved { operations, pass: Box::new(pass) }
+        Interleaving { operations, pass: Box::new(pass) }
     }
 }
 
 #[cfg(test)]
-impl Interleaved<'_> {
+impl Interleaving<'_> {
     /// Number of operations.
     pub(super) fn operations(&self) -> usize {
         self.operations
@@ -183,7 +183,7 @@ impl Interleaved<'_> {
 
 /// The passes of a set of operations so far.
 struct Passes<'s, 'a> {
-    set: &'s Interleaved<'a>,
+    set: &'s Interleaving<'a>,
     pairs: Vec<Pair>,
     spent: Duration,
     /// Operations between two runs of the reference.
@@ -240,7 +240,7 @@ fn references_every(log: &Log) -> usize {
 ///
 /// A machine's speed drifts within seconds, so the passes of all sets alternate: all see the same drift. Each pass on one
 /// core has one on all cores beside it, with which it is compared.
-pub(super) fn measure(sets: &[Interleaved], effort: Effort, quiet: &mut Quiet) -> Vec<Evaluation> {
+pub(super) fn measure(sets: &[Interleaving], effort: Effort, quiet: &mut Quiet) -> Vec<Evaluation> {
     let cores = *quiet.cores();
     let passes = |set| Passes { set, pairs: Vec::new(), spent: Duration::ZERO, every: 1, may_repeat: true, effort };
     let mut all: Vec<Passes<'_, '_>> = sets.iter().map(passes).collect();
@@ -282,7 +282,7 @@ mod tests {
         for all in [false, true] {
             let first = AtomicBool::new(true);
             let run = |(): &mut (), _| assert!(!all && !first.swap(false, Ordering::AcqRel), "a fault");
-            let turns = Interleaved::new(2, 1, || (), |(), _| {}, run);
+            let turns = Interleaving::new(2, 1, || (), |(), _| {}, run);
             let cores = Cores::of(2);
             let pass = std::panic::AssertUnwindSafe(|| (turns.pass)(&cores, 2, 1));
             assert!(std::panic::catch_unwind(pass).is_err());
@@ -308,7 +308,7 @@ mod tests {
                 *state += 1;
             }
         };
-        let turns = Interleaved::new(3, 2, || 0u64, |_, _| (), spin);
+        let turns = Interleaving::new(3, 2, || 0u64, |_, _| (), spin);
         let Evaluation { figures, noise, .. } =
             measure(&[turns], Effort::USUAL, &mut Quiet::new(Cores::of(2), PATIENCE)).remove(0);
         assert_eq!((figures.len(), noise.together.len(), noise.fault()), (3, 2, None));

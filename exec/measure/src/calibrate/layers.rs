@@ -12,7 +12,7 @@ use lockstep_models::memory::Reuse;
 use lockstep_models::profile::{ComputeEntry, Point, chain_key};
 use lockstep_models::{Elementwise, Op, Optimizer, Program};
 
-use super::bench::Interleaved;
+use super::bench::Interleaving;
 use super::needs::{CalibrationSubject, Need};
 use super::samples::Figure;
 
@@ -63,7 +63,7 @@ fn most_samples(program: &Program, role: usize) -> u32 {
 }
 
 /// The tasks of a role, as operations to interleave.
-pub(super) fn turns(subject: &CalibrationSubject, repetitions: usize) -> Interleaved<'_> {
+pub(super) fn turns(subject: &CalibrationSubject, repetitions: usize) -> Interleaving<'_> {
     let CalibrationSubject { program, role, data } = subject;
     let data: &Dataset = data;
     let tasks = Arc::new(tasks(subject));
@@ -91,7 +91,7 @@ pub(super) fn turns(subject: &CalibrationSubject, repetitions: usize) -> Interle
             _ => {}
         }
     };
-    Interleaved::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, &tasks[task], data))
+    Interleaving::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, &tasks[task], data))
 }
 
 /// Converts the figures of a role's [`turns`].

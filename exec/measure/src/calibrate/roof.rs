@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
 use lockstep_models::{Dense, Layer, Shape, median};
 
-use super::bench::{Effort, Interleaved, measure};
+use super::bench::{Effort, Interleaving, measure};
 use crate::quiet::Quiet;
 use crate::stopwatch::Stopwatch;
 
@@ -34,7 +34,7 @@ pub(super) fn memory_bandwidth(quiet: &mut Quiet) -> f64 {
     let cores = quiet.cores().count();
     let elements = 8 << 20;
     let make = || (vec![1.0f32; elements], vec![2.0f32; elements]);
-    let turns = Interleaved::new(1, 1, make, |_, _| (), |(a, b), _| lockstep_exec::device::cpu::add_into(a, b));
+    let turns = Interleaving::new(1, 1, make, |_, _| (), |(a, b), _| lockstep_exec::device::cpu::add_into(a, b));
     let figures = measure(&[turns], EFFORT, quiet).remove(0).figures;
     // Two reads and one write of 4 bytes an element, on each core.
     cores as f64 * 12.0 * elements as f64 / (figures[0].seconds.value * figures[0].slowdown)
