@@ -241,11 +241,29 @@ pub(super) fn outside(
     };
     let fastest = crossings.of.values().map(|(.., alone)| *alone).fold(0.0, f64::max);
     let (every, nearest) = (all(0.0), all(fastest * 0.99));
-    let mut channels = if rate(&nearest) > rate(&every) * 1.001 { nearest } else { every };
-    let mut best = rate(&channels);
-    // What the NICs carry together is the most: fewer channels may be nearer to it where NICs are unlike.
+    let channels = if rate(&nearest) > rate(&every) * 1.001 { nearest } else { every };
     let nics: BTreeMap<LinkId, f64> = crossings.of.values().map(|(_, nic, alone)| (*nic, *alone)).collect();
-    let most: f64 = nics.values().sum();
+    let (best, channels) = without_slow_channels(channels, nics.values().sum(), rate);
+    let used: BTreeSet<LinkId> = channels
+        .iter()
+        .filter_map(|channel| crossings.at(channel.entry, channel.flow).map(|(_, nic, _)| *nic))
+        .collect();
+    let payload = used.iter().map(|nic| cluster.link(*nic).payload().bytes_per_s()).fold(f64::MAX, f64::min);
+    // A member leaves the node on the channels that the next one of the order enters.
+    let entered = |member: usize| channels.iter().filter(|channel| channel.entry == member).count();
+    let fewest = (0..count).map(entered).min().unwrap_or(0);
+    let stays = 1.0 - fewest as f64 / channels.len().max(1) as f64;
+    Ok((Outside { nics: used.len() as u32, rate: best, payload, stays }, channels))
+}
+
+/// The channels with the highest `rate`, found by leaving one out as long as that raises it. What the NICs carry together
+/// is the `most`: fewer channels may be nearer to it where NICs are unlike.
+fn without_slow_channels(
+    mut channels: Vec<Channel>,
+    most: f64,
+    rate: impl Fn(&[Channel]) -> f64,
+) -> (f64, Vec<Channel>) {
+    let mut best = rate(&channels);
     while best < most * 0.995 && (2..=FEW).contains(&channels.len()) {
         let without = |index: usize| {
             let mut fewer = channels.clone();
@@ -258,16 +276,7 @@ pub(super) fn outside(
             _ => break,
         }
     }
-    let used: BTreeSet<LinkId> = channels
-        .iter()
-        .filter_map(|channel| crossings.at(channel.entry, channel.flow).map(|(_, nic, _)| *nic))
-        .collect();
-    let payload = used.iter().map(|nic| cluster.link(*nic).payload().bytes_per_s()).fold(f64::MAX, f64::min);
-    // A member leaves the node on the channels that the next one of the order enters.
-    let entered = |member: usize| channels.iter().filter(|channel| channel.entry == member).count();
-    let fewest = (0..count).map(entered).min().unwrap_or(0);
-    let stays = 1.0 - fewest as f64 / channels.len().max(1) as f64;
-    Ok((Outside { nics: used.len() as u32, rate: best, payload, stays }, channels))
+    (best, channels)
 }
 
 /// The orders of members, by node, along each channel: every second node is traversed backwards, so that what leaves on
