@@ -1,5 +1,7 @@
 //! Tests outputs: files, links, devices and folders, each checked beforehand and when it is written.
 
+use std::os::unix::fs::FileExt;
+
 use super::*;
 
 fn write(path: &Path, text: &str) -> Result<(), InputError> {
@@ -191,4 +193,26 @@ fn drafts_are_always_new_files() {
     assert!(planted.is_symlink());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_file_written_at_places_is_replaced_whole_and_a_stream_is_refused() {
+    let kept = tempfile::tempdir().unwrap();
+    let path = kept.path().join("a.bin");
+    write(&path, "old").unwrap();
+    let fill = |file: &File| {
+        file.write_all_at(b"end", 3)?;
+        file.write_all_at(b"new", 0)
+    };
+    replace_atomically("--checkpoint", &path, fill).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "newend");
+    let error = replace_atomically("--checkpoint", &path, |file| {
+        file.write_all_at(b"half", 0)?;
+        Err(io::Error::other("disk full"))
+    });
+    assert!(error.unwrap_err().to_string().contains("disk full"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "newend");
+    assert_eq!(names(kept.path()), ["a.bin"]);
+    let refused = replace_atomically("--checkpoint", Path::new("/dev/null"), fill).unwrap_err().to_string();
+    assert!(refused.contains("--checkpoint: /dev/null: is no file"), "{refused}");
 }
