@@ -145,7 +145,7 @@ mod unix {
             let pipe = pipe.clone();
             move || {
                 let mut text = String::new();
-                fs::File::open(pipe).unwrap().read_to_string(&mut text).unwrap();
+                File::open(pipe).unwrap().read_to_string(&mut text).unwrap();
                 text
             }
         });
@@ -164,7 +164,7 @@ mod unix {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_path_buf();
         let path = folder.join("a");
-        let mut file = fs::File::options().create(true).append(true).open(&path).unwrap();
+        let mut file = File::options().create(true).append(true).open(&path).unwrap();
         file.write_all(b"before ").unwrap();
         let named = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
         assert!(matches!(check_writable("--trace", &named), Ok(Destination::Stream(_))));
