@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -155,7 +156,7 @@ fn more_steps_than_possible_are_refused() {
 }
 
 fn keep(folder: &Folder, model: &Model, steps: u64) {
-    folder.keep(steps, &checkpoint(model, 0, steps, false).to_bytes(model).unwrap()).unwrap();
+    folder.keep(steps, |file, pins| checkpoint(model, 0, steps, false).write(model, file, pins)).unwrap();
 }
 
 fn files(path: &Path) -> Vec<String> {
@@ -226,7 +227,7 @@ fn a_failed_write_names_the_last_good_one() {
     let draft = format!("step-0000000002.safetensors.{}", std::process::id());
     fs::create_dir(path.join(format!("{draft}.tmp"))).unwrap();
     (1..=100).for_each(|more| fs::create_dir(path.join(format!("{draft}.{more}.tmp"))).unwrap());
-    let error = kept.keep(2, b"content").unwrap_err().to_string();
+    let error = kept.keep(2, |mut file, _| file.write_all(b"content")).unwrap_err().to_string();
     assert!(error.contains("step-0000000001.safetensors") && error.contains("last good"), "{error}");
     assert_eq!(latest(&path, |_| ()).unwrap().0.steps, 1);
     fs::remove_dir_all(path).unwrap();

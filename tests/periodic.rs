@@ -31,7 +31,7 @@ impl Observer for SavesAll {
         Order::Save
     }
 
-    fn keep(&self, _: Snapshot) -> Result<(), InputError> {
+    fn keep(&self, _: Snapshot<'_>) -> Result<(), InputError> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockstep_data::Dataset;
-use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, run};
+use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, State, run};
 use lockstep_measure::checkpoint::{Checkpoint, claims_behind, claims_from};
 use lockstep_models::{Axis, Claim, Decay, Job, Mesh, Optimizer, Program, WarmUp, random_model};
 use lockstep_topology::InputError;
@@ -31,7 +31,7 @@ struct Case {
 /// Saves the state after this number of steps and ends the run.
 struct StopAfter {
     steps: u64,
-    kept: Mutex<Option<Snapshot>>,
+    kept: Mutex<Option<(u64, State, Log)>>,
 }
 
 impl Observer for StopAfter {
@@ -43,8 +43,8 @@ impl Observer for StopAfter {
         if steps == self.steps { Order::SaveAndStop } else { Order::Continue }
     }
 
-    fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
-        *self.kept.lock().unwrap() = Some(snapshot);
+    fn keep(&self, Snapshot { steps, state, log }: Snapshot<'_>) -> Result<(), InputError> {
+        *self.kept.lock().unwrap() = Some((steps, state.into_owned(), log));
         Ok(())
     }
 }
@@ -73,7 +73,7 @@ impl Case {
         let options = RunOptions { observer: &observer, replay, ..self.options(STEPS) };
         let run = run(&self.program, &self.data, &options).unwrap();
         assert!(run.stopped && run.losses.len() as u64 == stop);
-        let Snapshot { steps, state, log } = observer.kept.into_inner().unwrap().expect("a snapshot");
+        let (steps, state, log) = observer.kept.into_inner().unwrap().expect("a snapshot");
         let checkpoint = Checkpoint { identity: Default::default(), setting: Default::default(), steps, state, log };
         (checkpoint.to_bytes(self.program.whole_model()).unwrap(), run)
     }
@@ -219,7 +219,7 @@ fn another_number_of_ranks_repeats_no_sample() {
     let options =
         RunOptions { steps: 5, seed: 9, optimizer: optimizer(), observer: &observer, ..RunOptions::default() };
     run(&before, &data, &options).unwrap();
-    let Snapshot { state, log, .. } = observer.kept.into_inner().unwrap().unwrap();
+    let (_, state, log) = observer.kept.into_inner().unwrap().unwrap();
     assert_eq!(log, Log::default());
     let first = state.position.steps(21, per_epoch);
     let mut seen = samples_of(&before, 0..steps);

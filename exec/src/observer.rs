@@ -30,7 +30,7 @@ pub trait Observer: Sync {
     ///
     /// # Errors
     /// An error ends the run.
-    fn keep(&self, _snapshot: Snapshot) -> Result<(), InputError> {
+    fn keep(&self, _snapshot: Snapshot<'_>) -> Result<(), InputError> {
         Ok(())
     }
 

@@ -37,6 +37,11 @@ impl Pins {
         Pins { places: plan::plan(&processors, ranks, threads) }
     }
 
+    /// One place: all processors that the calling thread may use.
+    pub fn of_this_thread() -> Pins {
+        Pins { places: vec![processors::allowed()] }
+    }
+
     /// For `ranks` ranks with a thread each on all processors that this process might be given, whatever its launcher
     /// has bound it to. Used to measure the machine while the job's other processes sleep.
     pub fn anywhere(ranks: usize) -> Pins {

@@ -1,5 +1,6 @@
 //! Owns a rank's memory: its replica or its server's sums, and scratch. It outlives the rank's transport.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use lockstep_models::memory::BufferAddresses;
@@ -173,6 +174,20 @@ impl RankMemory {
             Some(replica) => replica.values_of(model),
             None => self.server.read(Values::Buffer(model)),
         }
+    }
+
+    /// As [`RankMemory::model`], several at once; what host memory holds in order is borrowed from there.
+    pub(crate) fn models(&mut self, of: &[Buffer]) -> Result<Vec<Cow<'_, [f32]>>, DeviceError> {
+        let is_lent = |memory: &RankMemory, model: &Buffer| memory.lent(*model).is_some();
+        let copy = |model: &Buffer| if is_lent(self, model) { Ok(None) } else { self.model(*model).map(Some) };
+        let copies: Vec<Option<Vec<f32>>> = of.iter().map(copy).collect::<Result<_, _>>()?;
+        let lent = |model: &Buffer| Cow::Borrowed(self.lent(*model).unwrap_or_default());
+        Ok(of.iter().zip(copies).map(|(model, copy)| copy.map_or_else(|| lent(model), Cow::Owned)).collect())
+    }
+
+    /// A model of a rank that trains, where host memory holds it in order; nothing may be in flight.
+    fn lent(&self, model: Buffer) -> Option<&[f32]> {
+        self.replica.as_ref()?.lent_values_of(model)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Defines the state saved during training, and rank 0's orders for the end of a step.
 
+use std::borrow::Cow;
+
 use lockstep_models::Claim;
 
 use crate::replica::Evaluation;
@@ -22,13 +24,13 @@ pub(crate) const ORDERS: [Order; 3] = [Order::Continue, Order::Save, Order::Save
 /// Memory for sending orders: each order's number, and a receive buffer for one.
 pub(crate) const ORDER_ELEMENTS: [f32; 4] = [0.0, 1.0, 2.0, -1.0];
 
-/// A training after a step.
+/// A training after a step; large values are borrowed from the rank's memory where the host can read it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
+pub struct Snapshot<'a> {
     /// Steps since training began.
     pub steps: u64,
     /// The state from which the next step starts.
-    pub state: State,
+    pub state: State<Cow<'a, [f32]>>,
     /// The log of this run since it began or resumed.
     pub log: Log,
 }

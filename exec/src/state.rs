@@ -2,6 +2,8 @@
 
 mod share;
 
+use std::borrow::Cow;
+
 use lockstep_models::{AccuracyMonitor, Program};
 
 pub use share::share_state;
@@ -27,26 +29,43 @@ impl Position {
     }
 }
 
-/// The state from which a training resumes.
+/// The state from which a training resumes. `V` holds the values of a model: its own, or values in a rank's memory.
 #[derive(Debug, Clone, PartialEq)]
-pub struct State {
+pub struct State<V = Vec<f32>> {
     /// Progress through the samples.
     pub position: Position,
     /// Each learner's parameters; one entry where all workers train one model.
-    pub weights: Vec<Vec<f32>>,
+    pub weights: Vec<V>,
     /// Each worker's running statistics.
-    pub statistics: Vec<Vec<f32>>,
+    pub statistics: Vec<V>,
     /// The optimizer's momentum; empty for learners, which have none.
-    pub velocity: Vec<f32>,
+    pub velocity: V,
     /// z and, unless it has not moved yet, z_prev.
-    pub average: Option<(Vec<f32>, Option<Vec<f32>>)>,
+    pub average: Option<(V, Option<V>)>,
     /// The reference models of all devices but the first, whose reference is the average model; empty where there are
     /// none.
-    pub references: Vec<Vec<f32>>,
+    pub references: Vec<V>,
     /// The buffers that the program declares as state; empty before its first iteration.
-    pub buffers: Vec<Vec<f32>>,
+    pub buffers: Vec<V>,
     /// The decisions made from accuracies so far.
     pub accuracy_monitor: AccuracyMonitor,
+}
+
+impl State<Cow<'_, [f32]>> {
+    /// The same state, with copies of what it borrows.
+    pub fn into_owned(self) -> State {
+        let all = |of: Vec<Cow<'_, [f32]>>| of.into_iter().map(Cow::into_owned).collect();
+        State {
+            position: self.position,
+            weights: all(self.weights),
+            statistics: all(self.statistics),
+            velocity: self.velocity.into_owned(),
+            average: self.average.map(|(z, previous)| (z.into_owned(), previous.map(Cow::into_owned))),
+            references: all(self.references),
+            buffers: all(self.buffers),
+            accuracy_monitor: self.accuracy_monitor,
+        }
+    }
 }
 
 impl State {

@@ -4,7 +4,6 @@
 //! other figures.
 
 mod bound;
-mod changed;
 mod device_memory;
 mod hiding;
 mod perturbed;

@@ -1,6 +1,7 @@
 //! Checkpoints: writes a training between two steps to a file, manages the folder with the last two, and resumes from
 //! one.
 
+mod content;
 mod file;
 mod folder;
 mod lock;

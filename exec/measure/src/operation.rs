@@ -131,14 +131,12 @@ impl Operation {
     }
 
     /// Saves a state of the run that began after `first` steps.
-    pub(crate) fn keep(&self, run: TrainedRun<'_>, first: u64, snapshot: Snapshot) -> Result<(), InputError> {
+    pub(crate) fn keep(&self, run: TrainedRun<'_>, first: u64, snapshot: Snapshot<'_>) -> Result<(), InputError> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let Snapshot { steps, state, log } = snapshot;
         let checkpoint =
             Checkpoint { identity: run.identity(), setting: run.setting(), steps, state, log: self.whole(first, log) };
-        let content = checkpoint.to_bytes(&run.configuration.job.model);
-        let content = content.map_err(|message| InputError::flag("checkpoint", "", message))?;
-        folder.keep(steps, &content).map(drop)
+        folder.keep(steps, |file, pins| checkpoint.write(&run.configuration.job.model, file, pins)).map(drop)
     }
 
     /// The log of the whole training; `log` is that of the run that began after `first` steps.

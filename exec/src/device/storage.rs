@@ -23,6 +23,11 @@ pub trait Storage {
     /// Device errors.
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError>;
 
+    /// The values themselves, where they are in host memory; called between tasks, when nothing is in flight.
+    fn lent(&self, _values: Values) -> Option<&[f32]> {
+        None
+    }
+
     /// Replaces values, from the first on.
     ///
     /// # Errors

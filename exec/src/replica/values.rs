@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use lockstep_models::memory::ElementAddresses;
 use lockstep_models::{BoundFormula, Buffer};
 
 use super::Replica;
@@ -46,7 +47,18 @@ impl Replica {
     /// # Errors
     /// Device errors.
     pub(crate) fn values_of(&mut self, buffer: Buffer) -> Result<Vec<f32>, DeviceError> {
-        Ok(self.places.of(buffer).gather(&self.device.read(Values::Buffer(buffer))?))
+        let (places, values) = (self.places.of(buffer), Values::Buffer(buffer));
+        if let Some(memory) = self.device.lent(values) {
+            return Ok(places.gather(memory));
+        }
+        let memory = self.device.read(values)?;
+        Ok(if is_whole(places, &memory) { memory } else { places.gather(&memory) })
+    }
+
+    /// The same without a copy, where host memory holds all elements in order; called between tasks, when nothing is in
+    /// flight.
+    pub(crate) fn lent_values_of(&self, buffer: Buffer) -> Option<&[f32]> {
+        self.device.lent(Values::Buffer(buffer)).filter(|memory| is_whole(self.places.of(buffer), memory))
     }
 
     /// Replaces the elements of a buffer.
@@ -114,4 +126,9 @@ impl Replica {
     pub fn set_statistics(&mut self, statistics: &[f32]) -> Result<(), DeviceError> {
         self.device.write(Values::Statistics, statistics)
     }
+}
+
+/// Whether `memory` is all elements of a buffer, in order.
+fn is_whole(places: &ElementAddresses, memory: &[f32]) -> bool {
+    places.is_in_order() && memory.len() == places.elements()
 }

@@ -6,9 +6,10 @@
 //! 0 alone writes: where all ranks train one model their copies are equal, a file renamed by one process is complete or
 //! absent, and any number of ranks can resume from a single file.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
-use lockstep_models::{Op, Periodic};
+use lockstep_models::{Buffer, Op, Periodic};
 use lockstep_topology::Rank;
 
 use super::Worker;
@@ -118,12 +119,9 @@ impl Worker<'_> {
             let role = &program.roles[program.role_of(rank)];
             if let Some(save) = role.tasks.iter().position(|task| matches!(task.op, Op::Save { .. })) {
                 self.timed(Periodic::Checkpoint, (save, 0), |worker| {
+                    let observer = worker.setup.options.observer;
                     let state = worker.state(steps, &collected)?;
-                    worker.setup.options.observer.keep(Snapshot {
-                        steps,
-                        state,
-                        log: Log { claims: claims.clone(), ..log.clone() },
-                    })?;
+                    observer.keep(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
                     Ok(())
                 })?;
             }
@@ -140,30 +138,38 @@ impl Worker<'_> {
     }
 
     /// The state after `steps` steps, from rank 0's values and those that it collected.
-    fn state(&mut self, steps: u64, all: &Collected) -> Result<State, ExecError> {
-        let (program, seed) = (self.setup.program, self.setup.options.seed);
-        let (mut weights, mut velocity, mut average) = (collected(all, Periodic::WEIGHTS).to_vec(), Vec::new(), None);
-        if let Some(shared) = program.shared_models(self.transport.rank().0) {
-            if weights.is_empty() {
-                weights = vec![self.memory.trained().parameters()?];
-            }
-            let moves = self.without_momentum != self.iteration;
-            let previous = if moves { Some(self.memory.model(shared.previous)?) } else { None };
-            average = Some((self.memory.model(shared.average)?, previous));
-        } else {
-            let replica = self.memory.trained();
-            let mut whole = None;
-            if program.is_in_parts() {
-                whole = Some(assemble(program, replica, collected(all, Periodic::MODEL), seed)?);
-            }
-            let replica = whole.as_mut().unwrap_or(replica);
-            (weights, velocity) = (vec![replica.parameters()?], replica.velocity()?);
-        }
-        let statistics = self.statistics_of_all(all)?;
-        let references = collected(all, Periodic::REFERENCES).iter().filter(|model| !model.is_empty());
+    fn state<'w>(&'w mut self, steps: u64, all: &'w Collected) -> Result<State<Cow<'w, [f32]>>, ExecError> {
+        let program = self.setup.program;
+        let borrowed = |models: &'w [Vec<f32>]| models.iter().map(|model| Cow::Borrowed(model.as_slice()));
+        let statistics = self.statistics_of_all(all)?.into_iter().map(Cow::Owned).collect();
         let position = Position::after(steps, program.global_batch(), self.setup.run_length.steps_per_epoch);
-        let (references, accuracy_monitor) = (references.cloned().collect(), self.accuracy_monitor.clone());
-        let buffers = self.memory.state_buffers(program)?;
+        let references = borrowed(collected(all, Periodic::REFERENCES)).filter(|model| !model.is_empty()).collect();
+        let accuracy_monitor = self.accuracy_monitor.clone();
+        let shared = program.shared_models(self.transport.rank().0);
+        let moves = self.without_momentum != self.iteration;
+        let mut weights: Vec<_> = borrowed(collected(all, Periodic::WEIGHTS)).collect();
+        let mut velocity = Cow::default();
+        let mut wanted = Vec::new();
+        if let Some(shared) = shared {
+            wanted.extend(weights.is_empty().then_some(Buffer::Parameters));
+            wanted.extend([Some(shared.average), moves.then_some(shared.previous)].into_iter().flatten());
+        } else if program.is_in_parts() {
+            let (replica, parts) = (self.memory.trained(), collected(all, Periodic::MODEL));
+            let mut whole = assemble(program, replica, parts, self.setup.options.seed)?;
+            (weights, velocity) = (vec![Cow::Owned(whole.parameters()?)], Cow::Owned(whole.velocity()?));
+        } else {
+            wanted.extend([Buffer::Parameters, Buffer::Momentum]);
+        }
+        wanted.extend(program.state_buffers().map(|(buffer, _)| buffer));
+        let mut models = self.memory.models(&wanted)?.into_iter();
+        if weights.is_empty() {
+            weights.extend(models.next());
+        }
+        let average = shared.and_then(|_| Some((models.next()?, if moves { models.next() } else { None })));
+        if shared.is_none() && !program.is_in_parts() {
+            velocity = models.next().unwrap_or_default();
+        }
+        let buffers = models.collect();
         Ok(State { position, weights, statistics, velocity, average, references, buffers, accuracy_monitor })
     }
 

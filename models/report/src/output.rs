@@ -5,7 +5,7 @@ mod destination;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::log::print_detail;
 
+use destination::replace;
 pub use destination::{Destination, draft};
 
 /// What tells two files apart whatever their names: the device and the number on it.
@@ -36,6 +37,25 @@ pub fn write_atomically(
     let place = place.into();
     let destination = Destination::find(path).map_err(|message| wrong(&place, path, message))?;
     destination.write(fill).map_err(|error| unwritable(&place, path, &error))?;
+    print_detail(|| format!("{} written", path.display()));
+    Ok(())
+}
+
+/// As [`write_atomically`] for a file that `fill` writes at places of its choice, without a buffer; a device or a pipe
+/// at `path` is refused.
+///
+/// # Errors
+/// As there.
+pub fn replace_atomically(
+    place: impl Into<ErrorPlace>,
+    path: &Path,
+    fill: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), InputError> {
+    let place = place.into();
+    let Destination::File(file) = Destination::find(path).map_err(|message| wrong(&place, path, message))? else {
+        return Err(wrong(&place, path, "is no file: name another, or remove it".to_owned()));
+    };
+    replace(&file, fill).map_err(|error| unwritable(&place, path, &error))?;
     print_detail(|| format!("{} written", path.display()));
     Ok(())
 }

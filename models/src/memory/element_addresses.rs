@@ -60,6 +60,17 @@ impl ElementAddresses {
         ElementAddresses { pieces, elements: at as usize, all: all as usize }
     }
 
+    /// Whether the memory holds all elements in order and nothing else.
+    pub fn is_in_order(&self) -> bool {
+        let mut at = 0;
+        let follows = |(piece, start): &(Range<usize>, usize)| {
+            let follows = piece.start == at && *start == at;
+            at = piece.end;
+            follows
+        };
+        self.pieces.iter().all(follows) && at == self.elements && at == self.all
+    }
+
     /// Its pieces, each with its first element in memory.
     pub(super) fn pieces(&self) -> &[(Range<usize>, usize)] {
         &self.pieces
@@ -121,4 +132,30 @@ pub(super) fn padding_by_end(program: &Program, role: &Role, buffer: Buffer) -> 
         }
     }
     padding_by_end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_in_order_is_what_gathering_gives() {
+        let of =
+            |pieces: &[(Range<usize>, usize)], elements, all| ElementAddresses::new(pieces.to_vec(), elements, all);
+        assert!(ElementAddresses::dense(5).is_in_order() && of(&[], 0, 0).is_in_order());
+        let memory = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        for (pieces, elements, all, is_in_order) in [
+            (vec![(0..2, 0), (2..5, 2)], 5, 5, true),
+            // Padding at the end, padding between, elements of other ranks, another order.
+            (vec![(0..5, 0)], 6, 5, false),
+            (vec![(0..2, 0), (2..5, 3)], 6, 5, false),
+            (vec![(0..2, 0), (2..5, 2)], 5, 6, false),
+            (vec![(1..5, 0)], 4, 5, false),
+            (vec![(0..2, 3), (2..5, 0)], 5, 5, false),
+        ] {
+            let places = of(&pieces, elements, all);
+            assert_eq!(places.is_in_order(), is_in_order, "{pieces:?} in {elements}, of {all}");
+            assert_eq!(places.gather(&memory[..elements]) == memory[..elements], is_in_order, "{pieces:?}");
+        }
+    }
 }

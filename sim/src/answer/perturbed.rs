@@ -1,4 +1,5 @@
-//! Multiplies a parameter of a cluster or of costs, wherever the costs come from.
+//! Multiplies a parameter of a cluster or of costs, wherever the costs come from; durations are differentiated against
+//! platforms with one parameter each changed so.
 //!
 //! Costs may follow from the cluster's figures, or hold times of their own (what was measured, a constant per message).
 //! Any costs can be split into the two: they are homogeneous, so multiplying their own times by f is the same as
@@ -12,6 +13,8 @@ use lockstep_topology::nccl::NcclAnswer;
 use lockstep_topology::{InputError, Library};
 
 use crate::costs::{Cost, Costs, MessageCost, Modelled, Pair};
+use crate::derivative::CHANGE;
+use crate::platform::Platform;
 
 /// A time that costs hold themselves, besides what they take from the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,5 +170,42 @@ impl Costs for Perturbed<'_> {
         let there = self.inner.modelled(&slower, of)?.map_or(answer.seconds, |answer| answer.seconds);
         let seconds = (1.0 + self.factor) * answer.seconds - there;
         Ok(Some(NcclAnswer { seconds, ..answer }))
+    }
+}
+
+/// Clusters and costs with one parameter changed each, so that everything takes longer.
+pub(super) struct Changed<'a> {
+    parts: Vec<Part<'a>>,
+}
+
+/// Where a parameter belongs.
+enum Part<'a> {
+    Cluster(Box<Cluster>),
+    Costs(Perturbed<'a>),
+}
+
+impl<'a> Changed<'a> {
+    pub(super) fn new(platform: &Platform<'a>, parameters: &[CostParameter]) -> Changed<'a> {
+        let longer = 1.0 + CHANGE;
+        let counterpart = counterpart(platform.cluster, longer);
+        let part = |parameter: &CostParameter| match *parameter {
+            CostParameter::Cluster(changed) => {
+                let factor = if changed.is_rate() { 1.0 / longer } else { longer };
+                let cluster = platform.cluster.scaled(&|figure| if figure == changed { factor } else { 1.0 });
+                Part::Cluster(Box::new(cluster))
+            }
+            CostParameter::Own(time) => {
+                Part::Costs(Perturbed::beside(platform.costs, counterpart.clone(), longer, time.alone()))
+            }
+        };
+        Changed { parts: parameters.iter().map(part).collect() }
+    }
+
+    pub(super) fn platforms<'p>(&'p self, platform: &Platform<'p>) -> Vec<Platform<'p>> {
+        let on = |part: &'p Part<'a>| match part {
+            Part::Cluster(cluster) => Platform { cluster, ..*platform },
+            Part::Costs(costs) => Platform { costs, ..*platform },
+        };
+        self.parts.iter().map(on).collect()
     }
 }

@@ -12,8 +12,7 @@ use lockstep_models::Program;
 use lockstep_topology::Rank;
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
-use super::changed::Changed;
-use super::perturbed::{CostParameter, OwnTime, Perturbed};
+use super::perturbed::{Changed, CostParameter, OwnTime, Perturbed};
 use crate::collective::{CollectiveRun, CollectiveTime, simulate_collective};
 use crate::conditions::Conditions;
 use crate::derivative::differentiate_collective;

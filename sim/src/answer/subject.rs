@@ -11,8 +11,7 @@ use std::sync::Arc;
 use lockstep_models::Program;
 use lockstep_topology::cluster::Figure;
 
-use super::changed::Changed;
-use super::perturbed::{CostParameter, OwnTime};
+use super::perturbed::{Changed, CostParameter, OwnTime};
 use super::sensitivity::{SMOOTH, STEP, Sensitivity, by_differences, on_scaled, strongest_first};
 use crate::conditions::Conditions;
 use crate::derivative::differentiate;

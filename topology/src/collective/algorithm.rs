@@ -98,6 +98,14 @@ pub(super) enum Parameter {
 }
 
 impl Parameter {
+    /// How many rings or pairs of trees divide the buffer.
+    pub(super) const CHANNELS: Parameter = Parameter::Count {
+        what: "the number of channels",
+        example: 4,
+        most: 64,
+        because: "more channels than NCCL can have",
+    };
+
     /// An example of its text, where it is not optional.
     fn example(&self) -> Option<String> {
         match self {

@@ -4,32 +4,30 @@
 //! The trained parameters have their own names and shapes, so that PyTorch's safetensors reads the model; all other
 //! state has names without a dot, which no parameter has.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 
-use lockstep_data::bytes_of;
 use lockstep_exec::replica::Evaluation;
-use lockstep_exec::{Log, Position, State};
+use lockstep_exec::{Log, Pins, Position, State};
 use lockstep_models::{AccuracyMonitor, Claim, Model};
 use lockstep_topology::{InputError, Time};
+use safetensors::Dtype;
 use safetensors::tensor::{SafeTensors, TensorView};
-use safetensors::{Dtype, serialize};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+
+use super::content::{Content, Header, KEY, Tensor, digest};
 
 /// The version of the format that this program writes; it reads this one and older ones.
 pub const VERSION: u64 = 1;
 
-/// The header's key of the JSON.
-const KEY: &str = "lockstep";
 const VELOCITY: &str = "optimizer_velocity";
 const PREVIOUS: &str = "average_previous";
 const CLAIMS: &str = "claims";
 const CLAIM_TIMES: &str = "claim_times";
 
-/// A training between two steps.
+/// A training between two steps. `V` holds the values of a model, as in [`State`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checkpoint {
+pub struct Checkpoint<V = Vec<f32>> {
     /// Settings that a resumed training must share with the interrupted one: values by flag.
     pub identity: BTreeMap<String, String>,
     /// Settings that it may change: values by flag.
@@ -37,66 +35,9 @@ pub struct Checkpoint {
     /// Steps since training began.
     pub steps: u64,
     /// The state from which the next step starts.
-    pub state: State,
+    pub state: State<V>,
     /// The log since training began.
     pub log: Log,
-}
-
-/// Everything in the file that is not a tensor.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    version: u64,
-    steps: u64,
-    epoch: u64,
-    samples: u64,
-    /// The names of the parameters in the order of the model.
-    parameters: Vec<String>,
-    /// Entries of weights: one per learner, or none where all workers train one model.
-    learners: usize,
-    /// Entries of running statistics.
-    workers: usize,
-    previous: bool,
-    /// Number of reference models of devices.
-    #[serde(default, skip_serializing_if = "is_none")]
-    references: usize,
-    /// Number of buffers that the program declares as state.
-    #[serde(default, skip_serializing_if = "is_none")]
-    buffers: usize,
-    /// Floats as bits, since JSON has no NaN.
-    judge_before: Option<u64>,
-    /// The same, for the accuracies after the last epochs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    judge_recent: Vec<u64>,
-    /// Samples, correct ones, and the bits of the mean loss.
-    evaluations: Vec<(u64, u64, u64)>,
-    restarts: Vec<u64>,
-    identity: BTreeMap<String, String>,
-    setting: BTreeMap<String, String>,
-    /// Over the header without this digest and all tensors.
-    sha256: String,
-}
-
-/// A tensor to write.
-struct Tensor<'a> {
-    name: String,
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Cow<'a, [u8]>,
-}
-
-impl<'a> Tensor<'a> {
-    fn flat(name: String, values: &'a [f32]) -> Tensor<'a> {
-        Tensor::of(name, vec![values.len()], values)
-    }
-
-    fn of(name: impl Into<String>, shape: Vec<usize>, values: &'a [f32]) -> Tensor<'a> {
-        let bytes = match cfg!(target_endian = "little") {
-            true => Cow::Borrowed(bytes_of(values)),
-            false => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        };
-        Tensor { name: name.into(), dtype: Dtype::F32, shape, bytes }
-    }
 }
 
 fn learner(index: usize) -> String {
@@ -113,21 +54,33 @@ fn buffer(index: usize) -> String {
     format!("buffer_{index}")
 }
 
-/// Whether it is zero, which headers omit.
-fn is_none(count: &usize) -> bool {
-    *count == 0
-}
-
 fn statistics(index: usize) -> String {
     format!("statistics_{index}")
 }
 
-impl Checkpoint {
-    /// The content of its file; `model` is the whole trained model.
+/// A tensor for each entry, with names by number.
+fn numbered<V: AsRef<[f32]>>(of: &[V], name: fn(usize) -> String) -> impl Iterator<Item = Tensor<'_>> {
+    of.iter().enumerate().map(move |(index, own)| Tensor::flat(name(index), own.as_ref()))
+}
+
+impl<V: AsRef<[f32]>> Checkpoint<V> {
+    /// The bytes of its file; `model` is the whole trained model.
     ///
     /// # Errors
     /// A header longer than the format allows.
     pub fn to_bytes(&self, model: &Model) -> Result<Vec<u8>, String> {
+        self.content(model).to_bytes().map_err(|error| error.to_string())
+    }
+
+    /// Writes them to an empty file, without a copy of the state; a second thread is bound to the processors of `pins`.
+    ///
+    /// # Errors
+    /// The same, and errors of the disk.
+    pub fn write(&self, model: &Model, file: &File, pins: &Pins) -> io::Result<()> {
+        self.content(model).write(file, pins)
+    }
+
+    fn content(&self, model: &Model) -> Content<'_> {
         let State {
             position,
             weights,
@@ -138,7 +91,7 @@ impl Checkpoint {
             buffers,
             accuracy_monitor,
         } = &self.state;
-        let trained = average.as_ref().map_or(&weights[0], |(average, _)| average);
+        let trained = average.as_ref().map_or(&weights[0], |(average, _)| average).as_ref();
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();
         for parameter in &parameters {
@@ -148,13 +101,13 @@ impl Checkpoint {
         }
         let previous = average.as_ref().and_then(|(_, previous)| previous.as_ref());
         match average {
-            None => tensors.push(Tensor::flat(VELOCITY.to_owned(), velocity)),
-            Some(_) => tensors.extend(weights.iter().enumerate().map(|(index, own)| Tensor::flat(learner(index), own))),
+            None => tensors.push(Tensor::flat(VELOCITY.to_owned(), velocity.as_ref())),
+            Some(_) => tensors.extend(numbered(weights, learner)),
         }
-        tensors.extend(previous.map(|previous| Tensor::flat(PREVIOUS.to_owned(), previous)));
-        tensors.extend(references.iter().enumerate().map(|(index, own)| Tensor::flat(reference(index), own)));
-        tensors.extend(buffers.iter().enumerate().map(|(index, own)| Tensor::flat(buffer(index), own)));
-        tensors.extend(of_workers.iter().enumerate().map(|(index, own)| Tensor::flat(statistics(index), own)));
+        tensors.extend(previous.map(|previous| Tensor::flat(PREVIOUS.to_owned(), previous.as_ref())));
+        tensors.extend(numbered(references, reference));
+        tensors.extend(numbered(buffers, buffer));
+        tensors.extend(numbered(of_workers, statistics));
         let claims = &self.log.claims;
         let places = claims.iter().flat_map(|claim| [claim.iteration, claim.rank, claim.micro_batch]);
         let bytes = places.flat_map(u32::to_le_bytes).collect();
@@ -162,7 +115,7 @@ impl Checkpoint {
         let bytes = claims.iter().flat_map(|claim| claim.at.0.to_le_bytes()).collect();
         tensors.push(Tensor { name: CLAIM_TIMES.to_owned(), dtype: Dtype::U64, shape: vec![claims.len()], bytes });
         let evaluation = |one: &Evaluation| (one.samples as u64, one.correct as u64, one.mean_loss.to_bits());
-        let mut header = Header {
+        let header = Header {
             version: VERSION,
             steps: self.steps,
             epoch: position.epoch,
@@ -181,17 +134,11 @@ impl Checkpoint {
             setting: self.setting.clone(),
             sha256: String::new(),
         };
-        let views: Result<Vec<(&str, TensorView<'_>)>, _> = tensors
-            .iter()
-            .map(|one| TensorView::new(one.dtype, one.shape.clone(), &one.bytes).map(|view| (one.name.as_str(), view)))
-            .collect();
-        let views = views.map_err(|error| error.to_string())?;
-        header.sha256 = digest(&header, views.clone());
-        let json = serde_json::to_string(&header).map_err(|error| error.to_string())?;
-        let header = [(KEY.to_owned(), json)].into_iter().collect();
-        serialize(views, Some(header)).map_err(|error| error.to_string())
+        Content::new(header, tensors)
     }
+}
 
+impl Checkpoint {
     /// The checkpoint in `bytes`, the content of the file that errors call `shown`.
     ///
     /// # Errors
@@ -225,7 +172,7 @@ impl Checkpoint {
         }
         let mut header: Header = serde_json::from_str(json).map_err(|error| torn(&error.to_string()))?;
         let said = std::mem::take(&mut header.sha256);
-        if sealed && digest(&header, file.tensors()) != said {
+        if sealed && digest(&header, &tensors_of(&file)) != said {
             return Err(torn("its content does not have the digest that it says"));
         }
         // A file with a valid digest may still hold anything, so nothing below, nor later use of the values, may panic.
@@ -237,6 +184,15 @@ impl Checkpoint {
         let log = tensors.log(&header)?;
         Ok(Checkpoint { identity: header.identity, setting: header.setting, steps: header.steps, state, log })
     }
+}
+
+/// The tensors of a file as they are written.
+fn tensors_of<'f>(file: &SafeTensors<'f>) -> Vec<Tensor<'f>> {
+    let read = |(name, view): (String, TensorView<'f>)| {
+        let (dtype, shape) = (view.dtype(), view.shape().to_vec());
+        Tensor { name, dtype, shape, bytes: view.data().into() }
+    };
+    file.tensors().into_iter().map(read).collect()
 }
 
 /// The tensors of a file.
@@ -312,17 +268,4 @@ impl Tensors<'_> {
             claims: places.as_chunks::<3>().0.iter().zip(times).map(claim).collect(),
         })
     }
-}
-
-/// SHA-256 of a header without digest and of all tensors with their names, types and shapes, in the order of names.
-fn digest<N: AsRef<str>>(header: &Header, tensors: Vec<(N, TensorView<'_>)>) -> String {
-    let mut tensors: Vec<(&str, &TensorView<'_>)> = tensors.iter().map(|(name, view)| (name.as_ref(), view)).collect();
-    tensors.sort_by_key(|(name, _)| *name);
-    let mut digest = Sha256::new();
-    digest.update(serde_json::to_string(header).unwrap_or_default());
-    for (name, view) in tensors {
-        digest.update(format!("\n{name} {:?} {:?}\n", view.dtype(), view.shape()));
-        digest.update(view.data());
-    }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockstep_exec::available_memory;
-use lockstep_report::output::write_atomically;
+use lockstep_exec::{Pins, available_memory};
+use lockstep_report::output::replace_atomically;
 use lockstep_topology::{Bytes, ErrorPlace, InputError, read_bytes};
 
 use super::{Checkpoint, Lock};
@@ -48,6 +48,8 @@ impl FromStr for Every {
 pub struct Folder {
     path: PathBuf,
     every: Every,
+    /// The processors of the thread that opened it, which is not bound as ranks are.
+    pins: Pins,
     _lock: Lock,
     last: Mutex<Instant>,
     /// Whether checkpoints of later steps in the folder belong to a run that has been abandoned.
@@ -72,7 +74,10 @@ impl Folder {
             let _ = fs::remove_file(path.join(draft));
         }
         let last = Mutex::new(Instant::now());
-        Ok((Folder { path: path.to_owned(), every, _lock: lock, last, goes_back: false }, dead))
+        Ok((
+            Folder { path: path.to_owned(), every, pins: Pins::of_this_thread(), _lock: lock, last, goes_back: false },
+            dead,
+        ))
     }
 
     /// The same for a run that resumes from the checkpoint at `from`: if that is in this folder, checkpoints of later
@@ -93,14 +98,15 @@ impl Folder {
         }
     }
 
-    /// Writes the content of the checkpoint after `steps` steps, then deletes all but the last two; returns its path.
+    /// Writes the checkpoint after `steps` steps with `fill`, then deletes all but the last two; returns its path.
+    /// `fill` is given an empty file and the processors for a second thread.
     ///
     /// # Errors
     /// A disk that is full or fails; existing checkpoints are kept.
-    pub fn keep(&self, steps: u64, content: &[u8]) -> Result<PathBuf, InputError> {
+    pub fn keep(&self, steps: u64, fill: impl FnOnce(&File, &Pins) -> io::Result<()>) -> Result<PathBuf, InputError> {
         let path = self.path.join(name(steps));
         let before = list(&self.path).ok().and_then(|all| all.last().cloned());
-        let written = write_atomically(ErrorPlace::Flag("checkpoint"), &path, |out| out.write_all(content));
+        let written = replace_atomically(ErrorPlace::Flag("checkpoint"), &path, |file| fill(file, &self.pins));
         written.map_err(|error| {
             let left = before.map_or("there is no earlier one".to_owned(), |(_, path)| {
                 format!("the last good checkpoint is {}", path.display())

@@ -65,7 +65,7 @@ impl Observer for Follower<'_> {
         self.of.operation.order(steps, self.all)
     }
 
-    fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {
+    fn keep(&self, snapshot: Snapshot<'_>) -> Result<(), InputError> {
         self.of.operation.keep(self.of.as_run(), self.first, snapshot)
     }
 

@@ -103,11 +103,7 @@ impl Destination {
                 written => written,
             };
         };
-        let (file, made) = draft(path)?;
-        let kept = fs::metadata(path).map_or(Ok(()), |before| file.set_permissions(before.permissions()));
-        let written = kept.and_then(|()| filled(file, fill)?.sync_all()).and_then(|()| fs::rename(&made, path));
-        // The first error is the one to report.
-        written.inspect_err(|_| drop(fs::remove_file(&made)))
+        replace(path, |file| filled(file, fill).map(drop))
     }
 
     /// Appends to the existing content.
@@ -122,6 +118,19 @@ impl Destination {
             Destination::File(path) => Box::new(OpenOptions::new().append(true).create(true).open(path)?),
         })
     }
+}
+
+/// Replaces the file at `path` in one step by what `fill` writes, once that is on the disk; the file keeps its
+/// permissions.
+///
+/// # Errors
+/// As [`Destination::write`].
+pub(super) fn replace(path: &Path, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let (file, made) = draft(path)?;
+    let kept = fs::metadata(path).map_or(Ok(()), |before| file.set_permissions(before.permissions()));
+    let written = kept.and_then(|()| fill(&file)).and_then(|()| file.sync_all());
+    // The first error is the one to report.
+    written.and_then(|()| fs::rename(&made, path)).inspect_err(|_| drop(fs::remove_file(&made)))
 }
 
 /// The writer with the complete output of `fill`.

@@ -1,5 +1,7 @@
 //! Tests outputs: files, links, devices and folders, each checked beforehand and when it is written.
 
+use std::os::unix::fs::FileExt;
+
 use super::*;
 
 fn write(path: &Path, text: &str) -> Result<(), InputError> {
@@ -143,7 +145,7 @@ mod unix {
             let pipe = pipe.clone();
             move || {
                 let mut text = String::new();
-                fs::File::open(pipe).unwrap().read_to_string(&mut text).unwrap();
+                File::open(pipe).unwrap().read_to_string(&mut text).unwrap();
                 text
             }
         });
@@ -162,7 +164,7 @@ mod unix {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_path_buf();
         let path = folder.join("a");
-        let mut file = fs::File::options().create(true).append(true).open(&path).unwrap();
+        let mut file = File::options().create(true).append(true).open(&path).unwrap();
         file.write_all(b"before ").unwrap();
         let named = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
         assert!(matches!(check_writable("--trace", &named), Ok(Destination::Stream(_))));
@@ -191,4 +193,26 @@ fn drafts_are_always_new_files() {
     assert!(planted.is_symlink());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_file_written_at_places_is_replaced_whole_and_a_stream_is_refused() {
+    let kept = tempfile::tempdir().unwrap();
+    let path = kept.path().join("a.bin");
+    write(&path, "old").unwrap();
+    let fill = |file: &File| {
+        file.write_all_at(b"end", 3)?;
+        file.write_all_at(b"new", 0)
+    };
+    replace_atomically("--checkpoint", &path, fill).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "newend");
+    let error = replace_atomically("--checkpoint", &path, |file| {
+        file.write_all_at(b"half", 0)?;
+        Err(io::Error::other("disk full"))
+    });
+    assert!(error.unwrap_err().to_string().contains("disk full"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "newend");
+    assert_eq!(names(kept.path()), ["a.bin"]);
+    let refused = replace_atomically("--checkpoint", Path::new("/dev/null"), fill).unwrap_err().to_string();
+    assert!(refused.contains("--checkpoint: /dev/null: is no file"), "{refused}");
 }

@@ -11,15 +11,7 @@ use super::trees::{TreePosition, Trees, Ways};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "double-tree",
-    parameters: &[
-        Parameter::Count {
-            what: "the number of channels",
-            example: 4,
-            most: 64,
-            because: "more channels than NCCL can have",
-        },
-        Parameter::Protocol(Method::Tree),
-    ],
+    parameters: &[Parameter::CHANNELS, Parameter::Protocol(Method::Tree)],
     help: "two complementary trees between nodes and a chain inside each, on that many channels; :PROTOCOL may follow",
     serves: |collective| *collective == Collective::AllReduce,
     lanes: |call| {

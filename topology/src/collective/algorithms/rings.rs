@@ -16,15 +16,7 @@ use crate::nccl::{NcclProtocol, Wire};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "rings",
-    parameters: &[
-        Parameter::Count {
-            what: "the number of channels",
-            example: 4,
-            most: 64,
-            because: "more channels than NCCL can have",
-        },
-        Parameter::Protocol(Method::Ring),
-    ],
+    parameters: &[Parameter::CHANNELS, Parameter::Protocol(Method::Ring)],
     help: "a ring on each of that many channels, which leave and enter nodes on rails of their own; :PROTOCOL may follow",
     serves: |collective| {
         matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
