@@ -210,7 +210,7 @@ fn of_several_tables_the_one_that_was_asked_for_is_read() {
     assert_eq!(of("allgather").unwrap().sizes.len(), 1);
     let error = read("t", &both, &Asked::default()).unwrap_err().to_string();
     assert!(
-        error.contains("2 tables") && error.contains("allgather at line") && error.contains("--collective"),
+        error.contains("2 tables") && error.contains("allgather at line") && error.contains("the setting collective"),
         "{error}"
     );
     assert!(of("broadcast").unwrap_err().to_string().contains("name one of these"));
