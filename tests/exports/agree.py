@@ -34,8 +34,10 @@ def networks():
     return listed
 
 
-def parameters(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+def parameters(model: torch.nn.Module, mode: str = "train") -> int:
+    """The number of parameters; in eval mode torchvision's auxiliary classifiers, aux1 and AuxLogits, do not run."""
+    own = [parameter.numel() for name, parameter in model.named_parameters() if mode == "train" or name[:3].lower() != "aux"]
+    return sum(own)
 
 
 def representatives():
@@ -91,8 +93,8 @@ def main() -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.01 * torch.rand_like(parameter))
-        count = parameters(model)
         for mode in ("train", "dynamo"):
+            count = parameters(model, mode)
             path = folder / f"{name}.{mode}.onnx"
             try:
                 export(model, mode, path)
