@@ -14,6 +14,7 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 /// A size and its time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredSize {
+    /// Of the buffer, as the program counts it.
     pub bytes: Bytes,
     /// Microseconds, out of place where the table has them.
     pub time_us: f64,
