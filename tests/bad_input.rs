@@ -155,7 +155,6 @@ const CASES: &[(&str, &[&str])] = &[
     ("exec profile --model mlp --learners 0", &["--learners", "0", "from 1"]),
     ("exec profile --model mlp --device cpu", &["--device", "cpu", "lockstep calibrate"]),
     ("exec profile --model mlp --device cuda:fp8", &["--device", "cuda:fp8", "cuda:bf16"]),
-    ("clusters import bandwidth.toml --out such.toml", &["--out", "not an argument of this command", "--output?"]),
     ("exec profile --model mlp -o no/gpu.json", &["--output", "no/gpu.json", "does not exist"]),
     ("exec sweep absent.toml --out rows.csv", &["absent.toml", "cannot be read"]),
     ("exec sweep experiment.toml", &["--out"]),

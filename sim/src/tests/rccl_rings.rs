@@ -77,9 +77,8 @@ proptest! {
         let members = f64::from(gpus * hosts);
         let seconds = 2.0 * (members - 1.0) / members * bytes as f64 / rings.rate;
         let ratio = seconds / simulated.time.as_secs_f64();
-        // Between hosts, flows of unlike GPUs do not share wires evenly.
-        let apart = if hosts == 1 { 0.03 } else { 0.05 };
-        prop_assert!((ratio - 1.0).abs() < apart, "{} beside {} on {} orders", seconds, simulated.time, rings.orders.len());
+        // Between hosts, flows that pass the CPU do not share its wires evenly: the closed form is what they reach at best.
+        prop_assert!(ratio < 1.03 && (hosts > 1 || ratio > 0.97), "{} beside {} on {} orders", seconds, simulated.time, rings.orders.len());
         if hosts == 1 {
             let (_, natural) = both(&cluster, &nodes, "ring", bytes);
             prop_assert!(simulated.time.as_secs_f64() <= natural.time.as_secs_f64() * 1.03, "{}", natural.time);
