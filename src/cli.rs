@@ -33,7 +33,6 @@ mod models;
 mod models_layouts;
 mod models_plan;
 mod models_plan_mesh;
-mod nccl_log;
 mod nccl_table;
 mod operation_flags;
 mod papers;

@@ -174,6 +174,11 @@ fn machines() {
 }
 
 #[test]
+fn logs_of_nccl_tests() {
+    holds("nccl_log", readers::nccl_log, &[], INPUTS / 4);
+}
+
+#[test]
 fn experiments() {
     holds("experiment", readers::experiment, &files("experiments", ".toml"), INPUTS / 4);
 }

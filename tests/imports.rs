@@ -122,3 +122,13 @@ fn normalisation_is_restored_by_the_flag_by_the_key_and_by_the_name() {
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && message.contains("this model is none: leave it out"), "{message}");
 }
+
+/// Some commands have --out and others --output: what the command itself has is named.
+#[test]
+fn the_other_form_of_an_argument_is_named() {
+    let folder = folder("import-out");
+    let refused = lockstep(&folder, &["clusters", "import", "topo.xml", "--out", "mine.toml"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let named = message.contains("--out: is not an argument of this command; did you mean --output?");
+    assert!(refused.status.code() == Some(2) && named, "{message}");
+}

@@ -39,7 +39,7 @@ pub fn nccl_choices(
     if !exchanges.any(|(_, exchange)| exchange.algorithm.nccl().is_some()) {
         return Ok(choices);
     }
-    let plan = Plan::new(program, program.ranks())?;
+    let plan = Plan::new(program, program.ranks(), Some(platform))?;
     for (number, role) in plan.roles.iter().enumerate() {
         let Some(first) = role.ranks.first() else { continue };
         for (task, planned) in role.tasks.iter().enumerate() {

@@ -15,6 +15,7 @@ use crate::network::Waits;
 use crate::orbits::Orbits;
 use crate::plan::{FP32_BYTES, Plan};
 use crate::platform::Platform;
+use crate::rccl;
 use crate::trace::Dual;
 use crate::traffic::Traffic;
 
@@ -115,6 +116,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
 ) -> Result<(CollectiveTime, Option<Dual>), SimError> {
     platform.check(run.group.members())?;
     let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk)?;
+    let schedule = rccl::along_links(platform, 0..schedule.members(), &run.algorithm, (schedule, run.chunk))?;
     let contributors = schedule.contributors();
     let window = if run.window == 0 { schedule.window() } else { run.window };
     let padded = if run.padded { schedule.padded() } else { schedule.clone() };

@@ -27,6 +27,7 @@ mod orbits;
 mod periodic;
 mod plan;
 mod platform;
+mod rccl;
 mod simulate;
 mod supply;
 #[cfg(test)]

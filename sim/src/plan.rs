@@ -12,6 +12,9 @@ use std::sync::Arc;
 use lockstep_models::{AxisSet, Exchange, Loops, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
+use crate::platform::Platform;
+use crate::rccl;
+
 pub(crate) use cursor::Cursor;
 
 /// Bytes of an element of a collective alone.
@@ -56,6 +59,18 @@ pub(crate) struct TaskPlan {
     /// What it does not wait for where ranks share what they prepare: a load for its rank's own upload, a read for its
     /// rank's own load.
     pub(crate) of_pool: Option<u32>,
+}
+
+/// The steps of an exchange among `members`, as the platform's libraries take them.
+fn schedule(
+    program: &Program,
+    exchange: &Exchange,
+    members: &Members,
+    platform: Option<&Platform<'_>>,
+) -> Result<Schedule, InputError> {
+    let schedule = program.schedule_among(exchange, members)?;
+    let Some(platform) = platform else { return Ok(schedule) };
+    rccl::along_links(platform, members.iter(), &exchange.algorithm, (schedule, exchange.chunk))
 }
 
 /// The groups of an exchange, with a number for each group of ranks that runs it.
@@ -139,11 +154,11 @@ impl RolePlan {
 }
 
 impl Plan {
-    /// The tables of `program`, of which the first `ranks` ranks are simulated.
+    /// The tables of `program`, of which the first `ranks` ranks are simulated, on a platform, if it is known.
     ///
     /// # Errors
     /// An algorithm that cannot serve its group.
-    pub(crate) fn new(program: &Program, ranks: u32) -> Result<Plan, InputError> {
+    pub(crate) fn new(program: &Program, ranks: u32, platform: Option<&Platform<'_>>) -> Result<Plan, InputError> {
         let mut group_exchanges = Vec::new();
         // By the exchange's number in the program: the first of its group exchanges.
         let mut firsts: BTreeMap<u32, u32> = BTreeMap::new();
@@ -163,7 +178,7 @@ impl Plan {
                             let members = program.group(exchange, group);
                             // Groups of other roles may have their own exchanges along these axes.
                             let schedule = match runs[program.role_of(members.rank(0))] {
-                                true => program.schedule_among(exchange, &members)?,
+                                true => schedule(program, exchange, &members, platform)?,
                                 false => {
                                     Schedule::new(&Collective::AllReduce, &Algorithm::direct(), &Group::flat(1), 0, 0)?
                                 }

@@ -171,7 +171,7 @@ impl Run<'_> {
     fn once<F: Fluid>(&self, fluid: F, orbits: &Orbits) -> Result<Outcome, SimError> {
         let Run { program, options, .. } = *self;
         let threads = options.threads_per_rank;
-        let plan = Plan::new(program, orbits.count(program.ranks()))?;
+        let plan = Plan::new(program, orbits.count(program.ranks()), Some(self.platform))?;
         let mut resources = Resources::new(self.platform, fluid, orbits.clone());
         let mut jobs = JobLists::of(program, threads, &mut resources, (self.supply, false))?;
         let late = self.supply.and_then(|supply| supply.when_late());

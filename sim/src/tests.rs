@@ -20,6 +20,7 @@ mod pipelines;
 mod programs;
 mod properties;
 mod protocols;
+mod rccl_rings;
 mod read_ahead;
 mod repetitions;
 mod rings;

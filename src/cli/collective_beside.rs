@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::nccl_log::MeasuredSize;
+use lockstep_machines::nccl_log::MeasuredSize;
 use lockstep_models::quantile;
 use lockstep_report::{CollectiveRow, Row};
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use lockstep_experiment::THIS_MACHINE;
+use lockstep_machines::nccl_log::{self, Asked, NcclLog};
 use lockstep_topology::cluster::{CatalogueGpu, Cluster, DeviceKind, catalogue};
 use lockstep_topology::placement::with_room;
 use lockstep_topology::{Algorithm, InputError, PlacementRule, RECORD, read_text};
 
 use super::flags::CollectiveFlags;
-use super::nccl_log::{self, Asked, NcclLog};
 
 /// Reads the log at `path`, of whose tables that of the flags' collective and ranks counts; sets those where they are
 /// not given.

@@ -61,7 +61,7 @@ fn signature(collective: &Collective, ranks: u32) -> (&'static str, Option<u32>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::nccl_log::{self, Asked};
+    use lockstep_machines::nccl_log::{self, Asked};
 
     fn row(collective: &Collective, bytes: u64, time_us: f64) -> CollectiveRow {
         let algbw = bytes as f64 / time_us * 1e-3;

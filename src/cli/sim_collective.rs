@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use lockstep_machines::nccl_log::NcclLog;
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{
     CollectiveRun, CollectiveTime, Folding, Platform, SimError, nccl_choice, simulate_collective_within,
@@ -11,7 +12,6 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting
 
 use super::collective_beside::{beside, note};
 use super::flags::{CollectiveFlags, FoldFlags};
-use super::nccl_log::NcclLog;
 use super::sim_predict::Network;
 use super::{collective_like, nccl_table};
 use lockstep_exec::available_memory;

@@ -69,6 +69,14 @@ fn unknown_argument(flag: &str, meant: &str) -> InputError {
         command.get_arguments().any(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
     });
     let name = flag.trim_start_matches('-');
+    // Commands that write a cluster have --output, those that write rows or data --out.
+    if !meant.is_empty() && (meant.starts_with(flag) || flag.starts_with(meant)) {
+        return InputError::new(
+            "command line",
+            flag,
+            format!("is not an argument of this command; did you mean {meant}?"),
+        );
+    }
     if let Some(own) = key_of(name).map(|key| key.replace('_', "-")) {
         let has = |command: &clap::Command| command.get_arguments().any(|of| of.get_long() == Some(&own));
         let message = format!("is not an argument of this command; --{own} is one of {}", named(&commands_where(&has)));

@@ -10,6 +10,7 @@ use lockstep_data::cifar::{self, RecordForm};
 use lockstep_data::format::{Header, IndexEntry, checksum};
 use lockstep_data::{SampleEntry, lmdb, shards};
 use lockstep_experiment::Experiment;
+use lockstep_machines::nccl_log::{self, Asked};
 use lockstep_machines::{Import, import_machine};
 use lockstep_measure::checkpoint::Checkpoint;
 use lockstep_measure::flight::{Record, account};
@@ -54,6 +55,22 @@ pub(crate) fn machine(input: &[u8]) -> bool {
         true
     };
     gpus.into_iter().filter(|gpu| read(*gpu)).count() > 0
+}
+
+/// A log of nccl-tests, with and without the collective and ranks that a command names; what it says is in range.
+pub(crate) fn nccl_log(input: &[u8]) -> bool {
+    let text = text(input);
+    let asked = |collective: Option<&str>, ranks| Asked { collective: collective.map(str::to_owned), ranks };
+    let read = |asked: &Asked| {
+        let Ok(log) = nccl_log::read("l.txt", &text, asked) else { return false };
+        assert!(!log.sizes.is_empty(), "a table has rows");
+        assert!(log.sizes.iter().all(|size| size.bytes.0 >= 4 && size.time_us.is_finite() && size.time_us > 0.0));
+        assert!(log.ranks.is_none_or(|ranks| ranks >= 2) && log.ranks_per_host.is_none_or(|each| each >= 1));
+        assert!(log.names().len() + log.line > 0 && log.is_of(&log.names()) | (log.collectives.len() != 1));
+        true
+    };
+    let all = [asked(None, None), asked(Some("allreduce"), None), asked(Some("broadcast:0"), Some(8))];
+    all.iter().filter(|asked| read(asked)).count() > 0
 }
 
 fn used(model: Result<Model, lockstep_topology::InputError>) -> bool {

@@ -58,7 +58,7 @@ impl Decoders {
         on_device: &Arc<AtomicBool>,
     ) -> Result<Arc<Batch>, InputError> {
         let batch = Arc::new(Batch::new(recipe, memory, on_device));
-        let shared = &self.start(data.decode_threads())?.shared;
+        let shared = &self.start(data.decode_threads(self.available()))?.shared;
         let mut queue = lock(&shared.queue);
         match at_once {
             true => queue.0.push_front(batch.clone()),
@@ -69,6 +69,14 @@ impl Decoders {
             false => shared.asked.notify_all(),
         }
         Ok(batch)
+    }
+
+    /// The number of processors that the threads may use; of the calling thread where the system does not list them.
+    fn available(&self) -> usize {
+        match self.processors.len() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            listed => listed,
+        }
     }
 
     fn start(&self, threads: usize) -> Result<&Running, InputError> {
@@ -148,6 +156,7 @@ mod tests {
         let decoders = Decoders::new();
         let own = [free[0]];
         let _bound = BoundThread::to(&own);
+        assert_eq!(decoders.available(), free.len());
         decoders.start(3).expect("three threads");
         // A thread names itself once it runs.
         let until = Instant::now() + Duration::from_secs(20);

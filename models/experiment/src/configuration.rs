@@ -305,8 +305,8 @@ impl Experiment {
         if self.input.is_some() || self.decodes() || self.transform_at == TransformAt::Host {
             return Ok(());
         }
-        let message = "these data need no decoding, so nothing is transformed: use packed JPEG files (lockstep data pack), \
-                       or host";
+        let message = "these data need no decoding, so nothing is transformed: use packed JPEG or PNG files \
+                       (lockstep data pack), or host";
         Err(self.locate(InputError::flag("transform_at", self.transform_at.to_string(), message)))
     }
 

@@ -236,7 +236,7 @@ macro_rules! rows {
             trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),
         }
         "decode_threads" decode_threads: Option<u32> = None,
-        "Threads of each process that prepare batches while ranks compute: by default of packed JPEG files, and of arrays and augmented \
+        "Threads of each process that prepare batches while ranks compute: by default of packed JPEG or PNG files, and of arrays and augmented \
          samples where a core is left; if stated, of all data [default: one for each core]", {
             value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN | TRAIN, reads: ReadBy::Run,
         }

@@ -146,9 +146,11 @@ impl Kernels {
     /// The kernels of a GPU in a precision. In fp32 generations since Volta are assumed to be like it, since their
     /// cores and libraries are.
     pub(super) fn of(gpu: &GpuSpec, precision: Precision) -> &'static Kernels {
-        use Architecture::{Ada, Ampere, Blackwell, Cdna3, Hopper, Kepler, Maxwell, Pascal, Turing, Volta};
+        use Architecture::{
+            Ada, Ampere, Blackwell, Cdna, Cdna2, Cdna3, Cdna4, Hopper, Kepler, Maxwell, Pascal, Turing, Vega, Volta,
+        };
         match (gpu.architecture, precision) {
-            (None | Some(Kepler | Maxwell | Pascal | Cdna3), _) => &Kernels::ASSUMED,
+            (None | Some(Kepler | Maxwell | Pascal | Vega | Cdna | Cdna2 | Cdna3 | Cdna4), _) => &Kernels::ASSUMED,
             (Some(_), Precision::F32) => &VOLTA_FP32,
             (Some(Volta), _) => &VOLTA_FP16,
             (Some(Turing), _) => &TURING_FP16,

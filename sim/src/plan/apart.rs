@@ -83,7 +83,7 @@ mod tests {
     /// The number of exchanges of a job that are apart, and of all.
     fn apart(job: Job) -> (usize, usize) {
         let program = job.program().expect("a program");
-        let plan = Plan::new(&program, program.ranks()).expect("a plan");
+        let plan = Plan::new(&program, program.ranks(), None).expect("a plan");
         (
             plan.group_exchanges.iter().filter(|group_exchange| group_exchange.apart.is_some()).count(),
             plan.group_exchanges.len(),

@@ -1,5 +1,5 @@
 //! Reads a machine's own report of its topology, NCCL's or RCCL's XML, the matrix of nvidia-smi, or the tables of rocm-smi
-//! or amd-smi, and writes it as a cluster file.
+//! or amd-smi, and writes it as a cluster file; reads what nccl-tests measured on machines.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -10,6 +10,7 @@ mod matrix;
 mod matrix_groups;
 mod matrix_links;
 mod matrix_rows;
+pub mod nccl_log;
 mod nics;
 mod pci_ids;
 mod pcie;

@@ -2,6 +2,7 @@
 
 mod bad_matrix;
 mod bad_xml;
+mod cures;
 mod links;
 mod matrices;
 mod matrix_text;

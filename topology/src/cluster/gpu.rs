@@ -96,13 +96,29 @@ pub enum Architecture {
     Hopper,
     /// B200, GB200, GB300.
     Blackwell,
-    /// AMD's MI300X.
+    /// AMD's MI50 and MI60.
+    Vega,
+    /// AMD's MI100.
+    Cdna,
+    /// AMD's MI210, MI250 and MI250X.
+    Cdna2,
+    /// AMD's MI300A, MI300X and MI325X.
     Cdna3,
+    /// AMD's MI350X and MI355X.
+    Cdna4,
+}
+
+impl Architecture {
+    /// Whether it is AMD's.
+    pub fn is_amd(self) -> bool {
+        use Architecture::{Cdna, Cdna2, Cdna3, Cdna4, Vega};
+        matches!(self, Vega | Cdna | Cdna2 | Cdna3 | Cdna4)
+    }
 }
 
 crate::named!(Architecture, "architecture":
     Kepler = "kepler", Maxwell = "maxwell", Pascal = "pascal", Volta = "volta", Turing = "turing", Ampere = "ampere", Ada = "ada",
-    Hopper = "hopper", Blackwell = "blackwell", Cdna3 = "cdna3");
+    Hopper = "hopper", Blackwell = "blackwell", Vega = "vega", Cdna = "cdna", Cdna2 = "cdna2", Cdna3 = "cdna3", Cdna4 = "cdna4");
 
 /// A number format that GPUs multiply in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -24,6 +24,6 @@ pub fn library_of_gpus(cluster: &Cluster) -> Option<Algorithm> {
     if generation.is_some() {
         return gpus.all(|gpu| Generation::of(gpu) == generation).then(Algorithm::nccl_library);
     }
-    let alike = architecture == Some(Architecture::Cdna3) && gpus.all(|gpu| gpu.architecture == architecture);
+    let alike = architecture.is_some_and(Architecture::is_amd) && gpus.all(|gpu| gpu.architecture == architecture);
     alike.then(Algorithm::rccl_library)
 }

@@ -106,6 +106,17 @@ impl Schedule {
         })
     }
 
+    /// The same, on the same buffer, by rings along these orders of its members and with the flow of each: an allreduce, a
+    /// reduce-scatter or an allgather.
+    ///
+    /// # Errors
+    /// Another collective, orders that lack a member, a chunk that is too small.
+    pub fn along(&self, orders: Vec<(Vec<u32>, u32)>, chunk: u64) -> Result<Schedule, InputError> {
+        let (rings, group) = (Algorithm::rings_along(orders, None), Group::flat(self.members));
+        let along = Schedule::of(&self.collective, &rings, &group, (self.split.elements, self.dtype), chunk)?;
+        Ok(Schedule { buffered: self.buffered, ..along })
+    }
+
     /// The collective it performs.
     pub fn collective(&self) -> &Collective {
         &self.collective

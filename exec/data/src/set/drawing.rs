@@ -125,10 +125,10 @@ impl Dataset {
         );
     }
 
-    /// How many threads of a process prepare batches, at least 1.
-    pub fn decode_threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.decode_threads.map_or_else(cores, |threads| threads as usize).max(1)
+    /// How many threads of a process prepare batches, at least 1; on `processors` that they may use, one for each unless
+    /// stated.
+    pub fn decode_threads(&self, processors: usize) -> usize {
+        self.decode_threads.map_or(processors, |threads| threads as usize).max(1)
     }
 
     /// The recipe of a batch for threads that prepare it.

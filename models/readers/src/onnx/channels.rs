@@ -133,7 +133,8 @@ impl<'a> Import<'_, 'a> {
         let rest = |data: &Data| axis.map(|axis| data.view.without(&[axis]));
         if !all.iter().all(|data| along(data, self) && rest(data) == rest(&all[0])) {
             let sizes: Vec<Vec<i64>> = all.iter().map(|data| data.view.sizes()).collect();
-            return Err(format!("joins {sizes:?} along dimension {axis:?}: only channels, axis 1, are supported"));
+            let along = axis.map_or("a dimension that they lack".to_owned(), |axis| format!("dimension {axis}"));
+            return Err(format!("joins {sizes:?} along {along}: only channels, axis 1, are supported"));
         }
         let draft = self.add(step, Layer::Concat, all.iter().map(|data| data.draft).collect())?;
         let channels = self.sketch.shape(draft).channels;

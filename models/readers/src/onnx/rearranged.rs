@@ -77,8 +77,9 @@ impl<'a> Import<'_, 'a> {
             no_others && sides == (i64::from(shape.height), i64::from(shape.width))
         };
         let Some(places) = places.filter(|places| over(places)) else {
+            let over = wanted.map_or("all dimensions".to_owned(), |axes| format!("the dimensions {axes:?}"));
             return Err(format!(
-                "means of samples of {shape}, arranged as {:?}, over the dimensions {wanted:?}: only the mean over all rows and \
+                "means of samples of {shape}, arranged as {:?}, over {over}: only the mean over all rows and \
                  columns is a layer, a global pooling; a prediction cannot do without it",
                 data.view.sizes()
             ));

@@ -31,8 +31,10 @@ impl<'a> Import<'_, 'a> {
         }
         let reflect = mode == "reflect";
         if !reflect && (mode != "constant" || value != Some(0.0)) {
+            let with =
+                value.map_or("a value that is not a constant of this file".to_owned(), |value| value.to_string());
             return Err(format!(
-                "pads in mode {mode} with {value:?}: only zeros and reflections are layers; for a prediction zeros cost as much, \
+                "pads in mode {mode} with {with}: only zeros and reflections are layers; for a prediction zeros cost as much, \
                  so export with them"
             ));
         }
@@ -106,6 +108,7 @@ impl<'a> Import<'_, 'a> {
         let (true, true, Some(height), Some(width)) =
             ((n == 1.0 || n == batch), channels == old[1], side(height), side(width))
         else {
+            let sizes = [n, channels, height, width];
             return Err(format!("makes {sizes:?} of samples of {input}: only rows and columns can be resized"));
         };
         let (place, nearest) =

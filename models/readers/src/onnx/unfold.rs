@@ -101,7 +101,8 @@ impl<'a> Import<'_, 'a> {
         Some(at)
     }
 
-    /// The elements of all initializers of real numbers from which a tensor is computed.
+    /// The elements of all initializers of real numbers from which a tensor is computed, but for those that the exporter
+    /// made itself and calls val_1, val_2 and so on.
     fn learned_for(&self, name: &str) -> u64 {
         let mut open: Vec<&str> = vec![name];
         let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -113,7 +114,7 @@ impl<'a> Import<'_, 'a> {
             match self.makers.get(name) {
                 Some(at) => open.extend(self.steps[*at].inputs.iter().map(String::as_str)),
                 None => {
-                    let learned = self.constant_of_input(name).filter(|of| of.learned);
+                    let learned = self.constant_of_input(name).filter(|of| of.learned && !name.starts_with("val_"));
                     all = all.saturating_add(learned.map_or(0, |of| of.elements() as u64));
                 }
             }

@@ -1,7 +1,7 @@
-//! Predicts RCCL's collectives between AMD's GPUs, each of which is linked with each other in a node: rings on channels
-//! that together use every link.
+//! Predicts RCCL's collectives between AMD's GPUs: rings on channels that together use every link of a node. Where GPUs are
+//! not all linked with each other, the simulator takes the orders that a search of the cluster finds (`nccl/linked.rs`).
 //!
-//! In one node of p GPUs the channels are Hamiltonian cycles without a common link, each in both directions, so that
+//! In one node of p linked GPUs the channels are Hamiltonian cycles without a common link, each in both directions, so that
 //! 2·⌊(p − 1)/2⌋ of a GPU's p − 1 links work at once: rings of n bytes take 2n(p − 1)/(p·B·2⌊(p − 1)/2⌋) on links of B
 //! bytes/s. Across nodes a channel enters each node at a GPU of its own, and passes the others by a Hamiltonian path.
 //! Sources: ROCm/rccl, `src/graph/rome_models.cc` (orders of rings on fully connected nodes); Walecki's decomposition

@@ -89,7 +89,7 @@ impl NcclMachine {
         if !nvswitch && largest > 1 {
             (nvlink, pairs) = (f64::MAX, f64::MAX);
             for shape in &shapes {
-                let (inside, hops) = paths::inside(cluster, shape, generation)?;
+                let (inside, hops) = paths::inside(cluster, shape, Some(generation))?;
                 if shape.len() > 1 {
                     let share = pace::ring_share(generation);
                     nvlink = nvlink.min(inside.rate / share);
@@ -169,7 +169,7 @@ impl NcclMachine {
         let first = gpus(&nodes[0]);
         let rings = match machine.nvswitch {
             true => None,
-            false => Some(paths::inside(cluster, &first, machine.generation)?),
+            false => Some(paths::inside(cluster, &first, Some(machine.generation))?),
         };
         let rings = rings.as_ref().map(|(inside, hops)| (inside, hops));
         let natural = vec![(0..first.len()).collect()];
@@ -177,7 +177,7 @@ impl NcclMachine {
         let channels = match nodes.get(1) {
             Some(second) => {
                 let rings = (rings, nodes.len() % 2 == 1);
-                paths::outside(cluster, [&first, &gpus(second)], rings, machine.generation)?.1
+                paths::outside(cluster, [&first, &gpus(second)], rings, Some(machine.generation))?.1
             }
             None => (0..cycles.len()).map(Channel::inside).collect(),
         };
@@ -217,7 +217,7 @@ impl NcclMachine {
             let there = all.iter().find(|node| node[0].id != shape[0].id).copied().unwrap_or(shape);
             let inside = rings.get(number).map(|(inside, hops)| (inside, hops));
             let odd = all.len() % 2 == 1;
-            let (found, _) = paths::outside(cluster, [shape, there], (inside, odd), self.generation)?;
+            let (found, _) = paths::outside(cluster, [shape, there], (inside, odd), Some(self.generation))?;
             least = Some(least.filter(|least| least.rate <= found.rate).unwrap_or(found));
         }
         if let Some(Outside { nics, rate, payload, stays }) = least {

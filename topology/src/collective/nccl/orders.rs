@@ -25,14 +25,32 @@ const STEPS: u32 = 3000;
 /// The most cycles.
 const MOST: usize = 16;
 
+/// Cycles through `members` members whose hops are all there, where some may be missing; `None` where the search finds none.
+pub(super) fn cycles_of(hops: &Hops, members: usize) -> Option<Vec<Vec<usize>>> {
+    let natural: Vec<usize> = (0..members).collect();
+    let whole = |cycle: &Vec<usize>| steps(cycle).all(|step| hops.contains_key(&step));
+    let of_whole = |cycles: &[Vec<usize>]| if cycles.iter().all(whole) { rate(hops, cycles) } else { 0.0 };
+    let best = improved(hops, members, both(natural), of_whole);
+    best.iter().all(whole).then_some(best)
+}
+
 /// Cycles through `members` members, none of which need be fast: their order and its reverse where nothing is better.
 pub(super) fn cycles(hops: &Hops, members: usize) -> Vec<Vec<usize>> {
     let natural: Vec<usize> = (0..members).collect();
-    let mut best = both(natural);
+    improved(hops, members, both(natural), |cycles| rate(hops, cycles))
+}
+
+/// The cycles with the highest `rate`: those that are found, or `best`.
+fn improved(
+    hops: &Hops,
+    members: usize,
+    mut best: Vec<Vec<usize>>,
+    rate: impl Fn(&[Vec<usize>]) -> f64,
+) -> Vec<Vec<usize>> {
     if members < 2 {
         return best;
     }
-    let mut most = rate(hops, &best);
+    let mut most = rate(&best);
     for speed in SPEEDS {
         let bound = bound(hops, members, speed * 1e9);
         if bound == 0 || bound as f64 * speed * 1e9 <= most * 1.001 {
@@ -40,7 +58,7 @@ pub(super) fn cycles(hops: &Hops, members: usize) -> Vec<Vec<usize>> {
         }
         let mut search = Search { hops, members, speed: speed * 1e9, bound, steps: STEPS, best: Vec::new() };
         search.grow(&mut BTreeMap::new(), &mut vec![0], &mut Vec::new());
-        let found = rate(hops, &search.best);
+        let found = rate(&search.best);
         if found > most * 1.001 {
             (most, best) = (found, search.best);
         }

@@ -1,6 +1,8 @@
 //! Finds what the wires of nodes carry of NCCL's channels, all at once: rings inside a node along the orders that
 //! `orders.rs` finds, and channels between nodes by the NICs that GPUs reach at full rate.
 //!
+//! Without a generation, copies reach all that the wires carry: so it is between GPUs that NCCL does not know.
+//!
 //! A rate is bytes per second that each member sends round all rings together, in equal parts: the narrowest wire's,
 //! whose capacity is its payload times the share that NCCL's copies reach (`way.rs`). The lanes of `rings:c:simple`
 //! load the same wires by the same shares.
@@ -72,7 +74,7 @@ fn hop(
     cluster: &Cluster,
     [from, to]: [&Device; 2],
     flow: u32,
-    generation: Generation,
+    generation: Option<Generation>,
 ) -> Result<(Uses, bool, LinkId), InputError> {
     let route = cluster.route_of_flow(from.id, to.id, flow)?;
     let way = Way::new(cluster, [from, to], &route, generation);
@@ -98,7 +100,7 @@ fn hop(
 pub(super) fn inside(
     cluster: &Cluster,
     members: &[&Device],
-    generation: Generation,
+    generation: Option<Generation>,
 ) -> Result<(Inside, Hops), InputError> {
     let (mut hops, mut by_nvlink) = (Hops::new(), BTreeSet::new());
     let count = members.len();
@@ -111,7 +113,12 @@ pub(super) fn inside(
         }
     }
     let cycles = match count {
-        ..=SEARCHED => orders::cycles(&hops, count),
+        ..=SEARCHED => {
+            // RCCL's rings leave the links between GPUs only where these have no way through all of them.
+            let only = generation.is_none().then(|| hops.iter().filter(|(pair, _)| by_nvlink.contains(*pair)));
+            let linked = only.and_then(|of| orders::cycles_of(&of.map(|(k, v)| (*k, v.clone())).collect(), count));
+            linked.unwrap_or_else(|| orders::cycles(&hops, count))
+        }
         _ => vec![(0..count).collect()],
     };
     let rate = orders::rate(&hops, &cycles);
@@ -135,7 +142,7 @@ impl Crossings {
     fn find(
         cluster: &Cluster,
         [here, there]: [&[&Device]; 2],
-        generation: Generation,
+        generation: Option<Generation>,
     ) -> Result<Crossings, InputError> {
         let mut of = BTreeMap::new();
         for entry in 0..here.len().min(there.len()) {
@@ -160,7 +167,7 @@ impl Crossings {
         cluster: &Cluster,
         [here, there]: [&[&Device]; 2],
         ends: impl Iterator<Item = (usize, usize)>,
-        generation: Generation,
+        generation: Option<Generation>,
     ) {
         let flows: Vec<(usize, u32)> = self.of.keys().copied().collect();
         for (exit, entry) in ends {
@@ -199,7 +206,7 @@ pub(super) fn outside(
     cluster: &Cluster,
     nodes: [&[&Device]; 2],
     (rings, odd): (Option<(&Inside, &Hops)>, bool),
-    generation: Generation,
+    generation: Option<Generation>,
 ) -> Result<(Outside, Vec<Channel>), InputError> {
     let count = nodes[0].len().min(nodes[1].len());
     let mut crossings = Crossings::find(cluster, nodes, generation)?;

@@ -9,19 +9,24 @@ use petgraph::graph::NodeIndex;
 use super::{Generation, pace};
 use crate::cluster::{Cluster, Device, Link, LinkKind, Route, Sharing, VertexId, VertexKind};
 
-/// A route between two GPUs as NCCL uses it.
+/// A route between two GPUs as NCCL uses it, or another library.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Way<'a> {
     cluster: &'a Cluster,
     route: &'a Route,
-    generation: Generation,
+    generation: Option<Generation>,
     /// The share of the line rate of PCI Express.
     pcie: f64,
 }
 
 impl<'a> Way<'a> {
-    /// The way of `route` between two GPUs of `generation`.
-    pub(super) fn new(cluster: &'a Cluster, ends: [&Device; 2], route: &'a Route, generation: Generation) -> Way<'a> {
+    /// The way of `route` between two GPUs of `generation`; without one, copies reach all that links carry.
+    pub(super) fn new(
+        cluster: &'a Cluster,
+        ends: [&Device; 2],
+        route: &'a Route,
+        generation: Option<Generation>,
+    ) -> Way<'a> {
         let across = ends[0].host != ends[1].host;
         let through = |device: &Device| {
             let links = route.links.iter().map(|link| cluster.link(*link));
@@ -45,12 +50,13 @@ impl<'a> Way<'a> {
 
     /// The share of the payload of a link that it reaches.
     pub(super) fn share(&self, link: &Link) -> f64 {
+        let Some(generation) = self.generation else { return 1.0 };
         let [line, payload] = [link.bandwidth, link.payload()].map(crate::Bandwidth::bytes_per_s);
         // A share of the line rate, while headers leave the payload.
         match link.kind {
-            LinkKind::NvLink => pace::ring_share(self.generation) * line / payload,
+            LinkKind::NvLink => pace::ring_share(generation) * line / payload,
             LinkKind::Pcie => (self.pcie * line / payload).min(1.0),
-            LinkKind::Ethernet | LinkKind::InfiniBand => pace::nic_share(self.generation),
+            LinkKind::Ethernet | LinkKind::InfiniBand => pace::nic_share(generation),
             _ => 1.0,
         }
     }
@@ -62,8 +68,11 @@ impl<'a> Way<'a> {
         shared.map(move |link| (link, 1.0 / (link.payload().bytes_per_s() * self.share(link))))
     }
 
-    /// Whether it takes NVLinks alone.
+    /// Whether it takes NVLinks alone; between GPUs that NCCL does not know, whether it is a link of their own.
     pub(super) fn is_nvlink(&self) -> bool {
+        if self.generation.is_none() && self.route.links.len() == 1 {
+            return true;
+        }
         self.route.links.iter().all(|link| self.cluster.link(*link).kind == LinkKind::NvLink)
     }
 }

@@ -66,7 +66,7 @@ impl Wire {
             return refuse("is a protocol of NCCL on GPUs with NVLink, from V100 on: leave the protocol out");
         };
         let across = ends[0].host != ends[1].host;
-        let way = Way::new(cluster, ends, route, generation);
+        let way = Way::new(cluster, ends, route, Some(generation));
         let links = || route.links.iter().map(|link| cluster.link(*link));
         let by_nvlink = links().all(|link| link.kind == LinkKind::NvLink);
         if !across && protocol == NcclProtocol::Ll128 && !by_nvlink {

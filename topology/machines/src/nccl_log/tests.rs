@@ -210,7 +210,7 @@ fn of_several_tables_the_one_that_was_asked_for_is_read() {
     assert_eq!(of("allgather").unwrap().sizes.len(), 1);
     let error = read("t", &both, &Asked::default()).unwrap_err().to_string();
     assert!(
-        error.contains("2 tables") && error.contains("allgather at line") && error.contains("--collective"),
+        error.contains("2 tables") && error.contains("allgather at line") && error.contains("the setting collective"),
         "{error}"
     );
     assert!(of("broadcast").unwrap_err().to_string().contains("name one of these"));
@@ -308,6 +308,7 @@ fn broken_tables_are_named() {
         ("64 16 float sum -1 11.5\n", "t:1: 64: comes before the header"),
         ("# size count type time\n64 16 float\n", "t:2: 64: has no time: the line was truncated"),
         ("# size count type time\n64 16 float -3\n", "t:2: -3: is not a time above 0"),
+        ("# size count type time\n64 16 float 1.5e-2147483648\n", "t:2: 1.5e-2147483648: is not a time above 0"),
         ("# size count type time\n64 16 float nan\n", "t:2: nan: is not a time above 0"),
         ("# size count type time\n0 0 float 3\n", "t:1: has no size of at least 4 bytes"),
         ("$ ./sendrecv_perf\n# size count type time\n8 2 float 3\n", "t:2: is of sendrecv"),

@@ -14,7 +14,9 @@ fn printed(cell: &str) -> Option<(f64, f64)> {
     let value: f64 = cell.parse().ok().filter(|value: &f64| value.is_finite())?;
     let (digits, power) = cell.split_once(['e', 'E']).unwrap_or((cell, "0"));
     let decimals = digits.split_once('.').map_or(0, |(_, after)| after.len() as i32);
-    Some((value, 0.51 * 10f64.powi(power.parse::<i32>().unwrap_or(0) - decimals)))
+    let last = power.parse::<i32>().unwrap_or(0).saturating_sub(decimals);
+    // Read as text, which is the same everywhere.
+    Some((value, 0.51 * format!("1e{last}").parse::<f64>().unwrap_or(0.0)))
 }
 
 /// A row's figures of one group of columns.

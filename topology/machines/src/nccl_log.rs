@@ -13,33 +13,34 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 /// A size and its time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct MeasuredSize {
-    pub(super) bytes: Bytes,
+pub struct MeasuredSize {
+    /// Of the buffer, as the program counts it.
+    pub bytes: Bytes,
     /// Microseconds, out of place where the table has them.
-    pub(super) time_us: f64,
+    pub time_us: f64,
 }
 
 /// What a log says of one table.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct NcclLog {
+pub struct NcclLog {
     /// The sizes of at least 4 bytes.
-    pub(super) sizes: Vec<MeasuredSize>,
+    pub sizes: Vec<MeasuredSize>,
     /// Members, if it lists them or its bandwidths tell their number.
-    pub(super) ranks: Option<u32>,
+    pub ranks: Option<u32>,
     /// Whether the lines of the ranks give that number.
-    pub(super) is_listed: bool,
+    pub is_listed: bool,
     /// The most members that one host has, if all have as many.
-    pub(super) ranks_per_host: Option<u32>,
+    pub ranks_per_host: Option<u32>,
     /// The GPU of all ranks, as the driver names it.
-    pub(super) gpu: Option<String>,
+    pub gpu: Option<String>,
     /// The collective, as commands name it; several where the table leaves open which.
-    pub(super) collectives: Vec<String>,
+    pub collectives: Vec<String>,
     /// Of NCCL: major and minor.
-    pub(super) version: Option<(u32, u32)>,
+    pub version: Option<(u32, u32)>,
     /// The line of the table.
-    pub(super) line: usize,
+    pub line: usize,
     /// What is to be known about the figures.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The table in `text`, the content of `file`; of several, the one of `collective` among `ranks`.
@@ -47,7 +48,7 @@ pub(super) struct NcclLog {
 /// # Errors
 /// No table, several that fit, a row without its time, ranks that did not talk to each other, and figures that
 /// contradict each other.
-pub(super) fn read(file: &str, text: &str, asked: &Asked) -> Result<NcclLog, InputError> {
+pub fn read(file: &str, text: &str, asked: &Asked) -> Result<NcclLog, InputError> {
     let mut logs = Vec::new();
     let is_json = text.trim_start().starts_with('{');
     let runs = if is_json { json::list(file, text) } else { runs::list(file, text) }?;
@@ -79,11 +80,11 @@ pub(super) fn read(file: &str, text: &str, asked: &Asked) -> Result<NcclLog, Inp
         (0, _) => {
             let message =
                 format!("has none of the collective and ranks that were asked for, but {}", listed.join(", "));
-            Err(InputError::new(file, "", format!("{message}: name one of these with --collective and --ranks")))
+            Err(InputError::new(file, "", format!("{message}: name one of these by the settings collective and ranks")))
         }
         _ => {
             let message = format!("has {count} tables: {}", listed.join(", "));
-            let cure = "name one with --collective or --ranks, or keep the lines of one";
+            let cure = "name one by the setting collective or ranks, or keep the lines of one";
             Err(InputError::new(file, "", format!("{message}: {cure}")))
         }
     }
@@ -91,16 +92,16 @@ pub(super) fn read(file: &str, text: &str, asked: &Asked) -> Result<NcclLog, Inp
 
 /// What the command says of the table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asked {
+pub struct Asked {
     /// Its collective, as commands name it.
-    pub(super) collective: Option<String>,
+    pub collective: Option<String>,
     /// Its ranks.
-    pub(super) ranks: Option<u32>,
+    pub ranks: Option<u32>,
 }
 
 impl NcclLog {
     /// Its collective in words.
-    pub(super) fn names(&self) -> String {
+    pub fn names(&self) -> String {
         match self.collectives.is_empty() {
             true => "a collective without a name".to_owned(),
             false => self.collectives.join(" or "),
@@ -108,7 +109,7 @@ impl NcclLog {
     }
 
     /// Whether the table can be one of the collective `name`, whatever its root is; if it does not tell, it can.
-    pub(super) fn is_of(&self, name: &str) -> bool {
+    pub fn is_of(&self, name: &str) -> bool {
         let plain = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
         self.collectives.is_empty() || self.collectives.iter().any(|own| plain(own) == plain(name))
     }
