@@ -116,8 +116,8 @@ pub(crate) struct Rank<A> {
     /// Scratch of kernels during a pass.
     scratch: GpuMemory,
     samples: Samples,
-    /// Elements of a micro-batch's arena.
-    elements: usize,
+    /// Bytes of a micro-batch's arena.
+    arena_bytes: u64,
     poison: bool,
     /// Whether the results of exchanges are read by learners' formulas alone, so that passes need not wait for them.
     averages: bool,
@@ -224,7 +224,8 @@ impl<A: Activation> Rank<A> {
             TensorAddress::InPlace => own,
             TensorAddress::Input => self.samples.input(),
             TensorAddress::Arena(range) => {
-                ViewMut::new(self.arena()? + range.start as u64 * A::SCALAR.bytes(), range.len() as u64)
+                let elements = A::SCALAR.dtype().elements_within(range.len() as u64);
+                ViewMut::new(self.arena()? + range.start as u64, elements)
             }
         })
     }

@@ -66,7 +66,7 @@ impl<A: Activation> Rank<A> {
                 form,
                 (most, of.contexts()),
             )?,
-            elements: of.plan.elements,
+            arena_bytes: of.plan.bytes as u64,
             poison: of.arenas.poison,
             averages,
             gathered: Vec::new(),

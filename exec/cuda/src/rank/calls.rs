@@ -84,7 +84,7 @@ impl<'a, A: Activation> Passes<'a, A> {
         let elements = self.samples * self.of.program.model.node(id).output.elements();
         let address = match place {
             _ if id == LayerId(0) => INPUT,
-            Some(range) => ARENA + range.start as u64 * A::SCALAR.bytes(),
+            Some(range) => ARENA + range.start as u64,
             None => ARENA,
         };
         ViewMut::new(address, elements)

@@ -53,7 +53,7 @@ impl Needs {
         let in_flight = of.contexts() as u64;
         Ok(Needs {
             in_flight,
-            arena: share.of(of.plan.elements as u64) * A::SCALAR.bytes(),
+            arena: share.of(of.plan.bytes as u64),
             input: 2 * input * ELEMENT + arranged_bytes(input, of.program.model.input(), form, in_flight),
             kept,
             scratch: chains.iter().map(scratch).max().unwrap_or(0),

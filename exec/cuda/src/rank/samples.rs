@@ -294,5 +294,5 @@ impl Samples {
 /// Bytes of device memory for samples of `elements` elements of each micro-batch `in_flight`, beside the host's copies.
 pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: TensorForm, in_flight: u64) -> u64 {
     let in_place = in_flight == 1 && form.is_plain(shape);
-    if in_place { 0 } else { in_flight * elements * Scalar::of(form.precision).bytes() }
+    if in_place { 0 } else { Scalar::of(form.precision).dtype().bytes(in_flight * elements) }
 }

@@ -46,10 +46,10 @@ impl<A: Activation> Storage for Rank<A> {
             return Ok(());
         }
         self.flush()?;
-        let (each, arena, stream) = (A::SCALAR.bytes(), self.arena()?, self.streams.give(StreamRole::Compute));
+        let (arena, stream) = (self.arena()?, self.streams.give(StreamRole::Compute));
         for range in ranges {
             // SAFETY: the ranges are the plan's, within the arena, and no kernel reads them any more.
-            unsafe { stream.fill(arena + range.start as u64 * each, 0xff, range.len() as u64 * each) }?;
+            unsafe { stream.fill(arena + range.start as u64, 0xff, range.len() as u64) }?;
         }
         Ok(())
     }
