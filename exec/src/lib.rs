@@ -62,7 +62,6 @@ pub use fault::InjectedFault;
 pub use flight::{Flight, FlightOperation, OPERATIONS};
 pub use input::BatchMemory;
 pub use lockstep_data::available_memory;
-pub use number::Number;
 pub use observer::{Observer, OnLoad};
 pub use patience::{ASIDE, patiently};
 pub use pin::{BoundThread, Pins};

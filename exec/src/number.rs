@@ -6,7 +6,7 @@ use lockstep_topology::Dtype;
 ///
 /// # Safety
 /// It has the size of one element of its format, no gaps, and any bits are a valid value.
-pub unsafe trait Number: Copy + 'static {
+pub unsafe trait Number: Copy + Send + Sync + 'static {
     /// The format.
     const DTYPE: Dtype;
 }
@@ -31,6 +31,9 @@ unsafe impl Number for u8 {
 /// # Panics
 /// When they begin at an address that is not a multiple of a number's size, or end within a number.
 pub(crate) fn numbers<T: Number>(bytes: &[u8]) -> &[T] {
+    if bytes.is_empty() {
+        return &[];
+    }
     check::<T>(bytes);
     // SAFETY: aligned and of that length, as just checked; the trait promises that any bits are a number.
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
@@ -41,6 +44,9 @@ pub(crate) fn numbers<T: Number>(bytes: &[u8]) -> &[T] {
 /// # Panics
 /// As [`numbers`].
 pub(crate) fn numbers_mut<T: Number>(bytes: &mut [u8]) -> &mut [T] {
+    if bytes.is_empty() {
+        return &mut [];
+    }
     check::<T>(bytes);
     // SAFETY: as above.
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
@@ -48,7 +54,7 @@ pub(crate) fn numbers_mut<T: Number>(bytes: &mut [u8]) -> &mut [T] {
 
 fn check<T: Number>(bytes: &[u8]) {
     let whole = bytes.as_ptr().cast::<T>().is_aligned() && bytes.len().is_multiple_of(size_of::<T>());
-    assert!(whole || bytes.is_empty(), "{} bytes at {:p} are not numbers of {}", bytes.len(), bytes, T::DTYPE);
+    assert!(whole, "{} bytes at {:p} are not numbers of {}", bytes.len(), bytes, T::DTYPE);
 }
 
 #[cfg(test)]
@@ -67,7 +73,8 @@ mod tests {
         assert_eq!(numbers::<u32>(&own[4..]), [7, u32::MAX]);
         numbers_mut::<f32>(&mut own[..8]).fill(0.25);
         assert_eq!(words, [0.25f32.to_bits(), 0.25f32.to_bits(), u32::MAX]);
-        assert!(numbers::<f32>(&[]).is_empty());
+        // Wherever no bytes are, they are no numbers.
+        assert!(numbers::<f32>(&bytes[1..1]).is_empty() && numbers_mut::<u32>(&mut []).is_empty());
         // The size of a type is that of its format.
         assert_eq!([f32::DTYPE, u32::DTYPE, u8::DTYPE].map(|dtype| dtype.bytes(1)), [4, 4, 1]);
     }

@@ -42,8 +42,9 @@ use lockstep_exec::device::{Arrival, DeviceError, Spot, TensorAddress, Values};
 use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
 use lockstep_models::memory::BufferAddresses;
+use lockstep_topology::Dtype;
 
-use self::device_buffer::{DeviceBuffer, ELEMENT};
+use self::device_buffer::DeviceBuffer;
 use self::gpus::Gpu;
 use self::groups::Groups;
 use self::in_flight::InFlight;
@@ -274,7 +275,7 @@ impl<A: Activation> Rank<A> {
     /// The mask of weight decay; `always`: all parameters.
     fn mask(&self, always: bool) -> View<u32> {
         let memory = if always { &self.masks.all } else { &self.masks.own };
-        View::new(memory.address(), memory.bytes() / 4)
+        View::new(memory.address(), Dtype::U32.elements_within(memory.bytes()))
     }
 }
 
