@@ -23,7 +23,7 @@ pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, samples_per_group};
 pub use pool2d::PoolKind;
-pub use rule::{Kept, LayerRule, Learned, OfKind};
+pub use rule::{KeptTensor, LayerRule, Learned, OfKind};
 pub use shape::Shape;
 pub use work::{Pass, Sizes, Work};
 

@@ -14,9 +14,6 @@ use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
 pub(crate) use cursor::Cursor;
 
-/// Bytes of an element of a collective alone.
-pub(crate) const FP32_BYTES: u64 = 4;
-
 /// The tasks of a role in one iteration.
 #[derive(Debug)]
 pub(crate) struct RolePlan {
@@ -90,8 +87,6 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct GroupExchange {
     pub(crate) schedule: Schedule,
-    /// Bytes of an element.
-    pub(crate) element_bytes: u64,
     pub(crate) window: u32,
     /// The ranks.
     pub(crate) members: Members,
@@ -169,10 +164,8 @@ impl Plan {
                                 }
                             };
                             let window = Program::window(exchange, &schedule);
-                            let element_bytes = program.dtype(exchange.buffer).bytes(1);
                             group_exchanges.push(GroupExchange {
                                 schedule,
-                                element_bytes,
                                 window,
                                 members,
                                 algorithm: exchange.algorithm.clone(),
@@ -230,7 +223,6 @@ impl Plan {
             roles: vec![role],
             group_exchanges: vec![GroupExchange {
                 schedule,
-                element_bytes: FP32_BYTES,
                 window,
                 members: Members::range(0, ranks),
                 algorithm,

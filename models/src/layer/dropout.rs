@@ -43,7 +43,7 @@ impl LayerRule for Dropout {
         [Work::of(input, input, of.output + mask), Work::of(input, input + mask, input), Work::default()]
     }
 
-    fn keeps(&self, _: Shape, output: Shape) -> Option<Kept> {
-        Some(Kept::of("mask", output.elements(), Dtype::U8))
+    fn keeps(&self, _: Shape, output: Shape) -> Option<KeptTensor> {
+        Some(KeptTensor::of("mask", output.elements(), Dtype::U8))
     }
 }

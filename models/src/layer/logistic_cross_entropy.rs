@@ -30,7 +30,7 @@ impl LayerRule for LogisticCrossEntropy {
         SoftmaxCrossEntropy.work(of)
     }
 
-    fn keeps(&self, input: Shape, output: Shape) -> Option<Kept> {
+    fn keeps(&self, input: Shape, output: Shape) -> Option<KeptTensor> {
         SoftmaxCrossEntropy.keeps(input, output)
     }
 }

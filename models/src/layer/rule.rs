@@ -7,7 +7,7 @@ use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Layer, LayerKind, 
 
 /// What a layer's kernel keeps from its forward to its backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptTensor {
     /// What it is: `places`, `mask`.
     pub what: &'static str,
     /// Its elements for each sample.
@@ -16,10 +16,10 @@ pub struct Kept {
     pub dtype: Dtype,
 }
 
-impl Kept {
+impl KeptTensor {
     /// `elements` of `dtype` for each sample.
-    pub(super) fn of(what: &'static str, elements: u64, dtype: Dtype) -> Kept {
-        Kept { what, elements, dtype }
+    pub(super) fn of(what: &'static str, elements: u64, dtype: Dtype) -> KeptTensor {
+        KeptTensor { what, elements, dtype }
     }
 }
 
@@ -95,7 +95,7 @@ pub trait LayerRule: OfKind {
     }
 
     /// What its kernel keeps for the backward pass.
-    fn keeps(&self, _input: Shape, _output: Shape) -> Option<Kept> {
+    fn keeps(&self, _input: Shape, _output: Shape) -> Option<KeptTensor> {
         None
     }
 
