@@ -16,7 +16,7 @@ use lockstep_sim::{
 };
 use lockstep_topology::cluster::{Device, DeviceId, Route};
 use lockstep_topology::{
-    Algorithm, Cluster, Collective, Group, Hosting, HostingRule, InputError, Placement, PlacementRule,
+    Algorithm, Cluster, Collective, Dtype, Group, Hosting, HostingRule, InputError, Placement, PlacementRule,
 };
 
 /// A roofline whose devices differ randomly by 1 %, each always by the same amount.
@@ -115,6 +115,7 @@ fn ring(cluster: &Cluster, order: &PlacementRule, network: NetworkModel) -> Resu
         algorithm: Algorithm::ring(),
         group: Group::flat(ranks),
         elements: 25 << 20,
+        dtype: Dtype::F32,
         chunk: 0,
         window: 0,
         fold: FoldRule::Never,

@@ -15,7 +15,7 @@ use lockstep_sim::{
     simulate_collective,
 };
 use lockstep_topology::{
-    Algorithm, Bytes, Cluster, Collective, Group, Hosting, HostingRule, InputError, Placement, PlacementRule,
+    Algorithm, Bytes, Cluster, Collective, Dtype, Group, Hosting, HostingRule, InputError, Placement, PlacementRule,
 };
 
 /// GPUs of a host.
@@ -155,6 +155,7 @@ fn main() -> Result<(), SimError> {
             algorithm,
             group,
             elements: ELEMENTS,
+            dtype: Dtype::F32,
             chunk,
             window: 0,
             fold,

@@ -15,7 +15,7 @@ use lockstep_sim::{
 };
 use lockstep_topology::cluster::{Device, DeviceId, Route};
 use lockstep_topology::{
-    Algorithm, Cluster, Collective, Group, Hosting, HostingRule, InputError, Placement, PlacementRule, Time,
+    Algorithm, Cluster, Collective, Dtype, Group, Hosting, HostingRule, InputError, Placement, PlacementRule, Time,
 };
 
 /// Bandwidth of a host's link, in bytes per second.
@@ -117,6 +117,7 @@ fn allreduce(cluster: &Cluster, algorithm: Algorithm, order: Vec<u32>) -> Result
         algorithm,
         group,
         elements: ELEMENTS,
+        dtype: Dtype::F32,
         chunk: 0,
         window: 0,
         fold: FoldRule::Never,

@@ -51,7 +51,7 @@ fn learners_that_alternate_share_an_arena() {
 fn a_run_allocates_what_its_plan_says() {
     for name in ["lenet", "resnet-32", "googlenet:image=64,classes=10"] {
         let program = Job::new(Arc::new(lockstep_readers::load_model(name).unwrap()), 1, 2).program().unwrap();
-        let arena = Plan::of_role(&program, &program.roles[0], Reuse::Full).elements * 4;
+        let arena = Plan::of_role(&program, &program.roles[0], Reuse::Full).bytes;
         let memory = Memory::of_role(&program, 0, 1).unwrap();
         assert!(arena as u64 <= memory.activations, "{name}: what kernels keep comes on top");
         let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();

@@ -1,4 +1,4 @@
-//! Holds fixed fp32 memory that tasks and messages in flight share range by range.
+//! Holds fixed memory of numbers of one format, which tasks and messages in flight share range by range.
 //!
 //! While an exchange reads or sums into one bucket of the gradients, the backward pass writes others. The program's
 //! order keeps the ranges apart; the arena only hands out pointers that stay valid and never borrows the whole.
@@ -6,12 +6,16 @@
 use std::any::Any;
 use std::ops::Range;
 
+use lockstep_topology::Dtype;
+
+use crate::number::Number;
 use crate::region::{Region, RegionMut};
 
-/// Memory of a fixed length that is never moved.
+/// Memory of a fixed length that is never moved: bytes, aligned for the numbers of its format.
 pub struct Arena {
-    start: *mut f32,
+    start: *mut u8,
     elements: usize,
+    dtype: Dtype,
     /// The owner, which frees it.
     _keeper: Box<dyn Any + Send + Sync>,
 }
@@ -24,21 +28,23 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     /// An arena that holds `values`.
-    pub fn new(mut values: Vec<f32>) -> Arena {
+    pub fn new<T: Number>(mut values: Vec<T>) -> Arena {
         let (start, elements) = (values.as_mut_ptr(), values.len());
         // SAFETY: a vector's elements stay where they are when it is moved, and this one is only kept.
         unsafe { Arena::over(start, elements, Box::new(values)) }
     }
 
-    /// `elements` zeros, aligned to a page.
-    pub fn of_pages(elements: usize) -> Arena {
+    /// `elements` zeros of `dtype`, aligned to a page.
+    pub fn of_pages(elements: usize, dtype: Dtype) -> Arena {
         /// 4 KiB.
         #[derive(Clone)]
         #[repr(C, align(4096))]
-        struct Page([f32; 1024]);
-        let mut pages = vec![Page([0.0; 1024]); elements.div_ceil(1024)];
-        // SAFETY: pages are arrays without gaps, which do not move with the vector, and the vector is only kept.
-        unsafe { Arena::over(pages.as_mut_ptr().cast(), elements, Box::new(pages)) }
+        struct Page([u8; 4096]);
+        let count = dtype.bytes(elements as u64).div_ceil(size_of::<Page>() as u64) as usize;
+        let mut pages = vec![Page([0; 4096]); count];
+        let start = pages.as_mut_ptr().cast();
+        // Pages are arrays without gaps, which do not move with the vector, and the vector is only kept.
+        Arena { start, elements, dtype, _keeper: Box::new(pages) }
     }
 
     /// An arena over memory that `keeper` owns.
@@ -46,8 +52,8 @@ impl Arena {
     /// # Safety
     /// `start` points to `elements` initialised elements that do not move until the keeper is dropped and are accessed
     /// through the arena alone.
-    pub unsafe fn over(start: *mut f32, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
-        Arena { start, elements, _keeper: keeper }
+    pub unsafe fn over<T: Number>(start: *mut T, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
+        Arena { start: start.cast(), elements, dtype: T::DTYPE, _keeper: keeper }
     }
 
     /// Its address in bytes.
@@ -56,8 +62,8 @@ impl Arena {
         self.start.addr()
     }
 
-    /// Its first element, for a device that copies from it.
-    pub fn start(&self) -> *mut f32 {
+    /// Its first byte, for a device that copies from it.
+    pub fn start(&self) -> *mut u8 {
         self.start
     }
 
@@ -66,35 +72,51 @@ impl Arena {
         self.elements
     }
 
+    /// The format of its elements.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn pointer(&self, range: &Range<usize>) -> *mut f32 {
+    fn pointer(&self, range: &Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len(), "range of an arena");
         // SAFETY: the range lies inside, as just checked.
-        unsafe { self.start.add(range.start) }
+        unsafe { self.start.add(self.dtype.bytes(range.start as u64) as usize) }
+    }
+
+    fn numbers<T: Number>(&self, range: &Range<usize>) -> *mut T {
+        assert!(T::DTYPE == self.dtype, "{} in an arena of {}", T::DTYPE, self.dtype);
+        self.pointer(range).cast()
     }
 
     /// A slice to read.
     ///
+    /// # Panics
+    /// When the range does not lie inside, or the arena has another format.
+    ///
     /// # Safety
     /// The range is not written while the slice lives.
-    pub unsafe fn slice(&self, range: Range<usize>) -> &[f32] {
-        let pointer = self.pointer(&range);
-        // SAFETY: in bounds (checked above), initialised, and unwritten by the caller's promise.
+    pub unsafe fn slice<T: Number>(&self, range: Range<usize>) -> &[T] {
+        let pointer = self.numbers(&range);
+        // SAFETY: in bounds and of this type (checked above), initialised, and unwritten by the caller's promise.
         unsafe { std::slice::from_raw_parts(pointer, range.len()) }
     }
 
     /// A slice to write.
     ///
+    /// # Panics
+    /// As [`Arena::slice`].
+    ///
     /// # Safety
     /// The range is not otherwise read or written while the slice lives.
     #[expect(clippy::mut_from_ref, reason = "ranges are kept apart by the program's order, as the caller promises")]
-    pub unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [f32] {
-        let pointer = self.pointer(&range);
-        // SAFETY: in bounds (checked above), initialised, and exclusive by the caller's promise.
+    pub unsafe fn slice_mut<T: Number>(&self, range: Range<usize>) -> &mut [T] {
+        let pointer = self.numbers(&range);
+        // SAFETY: in bounds and of this type (checked above), initialised, and exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(pointer, range.len()) }
     }
 
@@ -102,21 +124,24 @@ impl Arena {
     pub fn region(&self, range: Range<usize>) -> RegionMut {
         let length = range.len();
         // SAFETY: in bounds; the caller that posts messages keeps the arena alive until they are done.
-        unsafe { RegionMut::new(self.pointer(&range), length) }
+        unsafe { RegionMut::of(self.pointer(&range), length, self.dtype) }
     }
 
     /// A region that messages only read.
     pub fn region_to_read(&self, range: Range<usize>) -> Region {
         let length = range.len();
         // SAFETY: as above.
-        unsafe { Region::new(self.pointer(&range), length) }
+        unsafe { Region::of(self.pointer(&range), length, self.dtype) }
     }
 
     /// A copy of all elements.
     ///
+    /// # Panics
+    /// When the arena has another format.
+    ///
     /// # Safety
     /// The arena is not written meanwhile.
-    pub unsafe fn to_vec(&self) -> Vec<f32> {
+    pub unsafe fn to_vec<T: Number>(&self) -> Vec<T> {
         // SAFETY: by the caller's promise.
         unsafe { self.slice(0..self.len()) }.to_vec()
     }

@@ -250,8 +250,8 @@ impl RunningExchange {
             if action == Action::Send {
                 let traffic = &mut self.sent[peer as usize];
                 traffic.messages += 1;
-                traffic.bytes += 4 * range.len() as u64;
                 for part in self.buffers.input.cut(&range) {
+                    traffic.bytes += part.bytes() as u64;
                     slot.sends.push((transport.post_send(rank, tag, part)?, range.clone()));
                 }
                 continue;

@@ -15,6 +15,7 @@ mod flight;
 mod gather;
 pub mod init;
 mod input;
+mod number;
 mod observer;
 mod patience;
 mod periodic;

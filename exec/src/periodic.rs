@@ -111,7 +111,7 @@ pub(crate) fn collect(
         return Ok(Gathered { parts: Vec::new(), sent });
     }
     // SAFETY: the exchange is over.
-    let all = unsafe { memory.slice(0..memory.len()) };
+    let all: &[f32] = unsafe { memory.slice(0..memory.len()) };
     let parts = (0..members.count()).map(|member| all[part(member)].to_vec()).collect();
     Ok(Gathered { parts, sent })
 }

@@ -13,8 +13,8 @@ use lockstep_models::memory::Reuse;
 
 use crate::workspace::Workspace;
 
-/// Elements of a cache line, the alignment of arenas.
-const LINE: usize = 16;
+/// Bytes of a cache line, the alignment of arenas.
+const LINE: usize = 64;
 
 /// How the learners of a device get memory for their activations.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +40,8 @@ struct Shared {
 /// An arena.
 #[derive(Debug)]
 pub(crate) struct Slab {
-    memory: Vec<f32>,
+    /// Its bytes, with room before the first that is aligned.
+    memory: Vec<u8>,
     start: usize,
     /// Scratch memory of kernels.
     pub(crate) workspace: Workspace,
@@ -49,36 +50,38 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    fn new(elements: usize, number: usize) -> Slab {
-        let memory = vec![0.0; elements + LINE - 1];
-        let start = memory.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE - 1);
+    fn new(bytes: usize, number: usize) -> Slab {
+        let memory = vec![0; bytes + LINE - 1];
+        let start = memory.as_ptr().align_offset(LINE).min(LINE - 1);
         Slab { memory, start, workspace: Workspace::default(), number }
     }
 
-    fn elements(&self) -> usize {
+    fn len(&self) -> usize {
         self.memory.len() + 1 - LINE
     }
 
-    pub(crate) fn as_slice(&self) -> &[f32] {
-        &self.memory[self.start..self.start + self.elements()]
+    /// Its memory, which begins on a cache line.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.len()]
     }
 
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {
-        let end = self.start + self.elements();
+    /// The same, writable.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let end = self.start + self.len();
         &mut self.memory[self.start..end]
     }
 }
 
 impl Pool {
-    /// An arena of at least `elements` elements with arbitrary contents: `preferred`, which may still be in the caches
+    /// An arena of at least `bytes` bytes with arbitrary contents: `preferred`, which may still be in the caches
     /// of the learner's core, else any that is free, else a new one.
-    pub(crate) fn take(&self, elements: usize, preferred: Option<usize>) -> Slab {
+    pub(crate) fn take(&self, bytes: usize, preferred: Option<usize>) -> Slab {
         let mut free = self.0.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |slab: &Slab| slab.elements() >= elements;
+        let fits = |slab: &Slab| slab.len() >= bytes;
         let own = free.iter().position(|slab| fits(slab) && Some(slab.number) == preferred);
         match own.or_else(|| free.iter().rposition(fits)) {
             Some(index) => free.swap_remove(index),
-            None => Slab::new(elements, self.0.made.fetch_add(1, Ordering::Relaxed)),
+            None => Slab::new(bytes, self.0.made.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
@@ -107,8 +110,8 @@ mod tests {
         let pool = Pool::default();
         let (mut a, b) = (pool.take(100, None), pool.take(100, None));
         assert_eq!((a.number, b.number, pool.made()), (0, 1, 2));
-        assert_eq!(a.as_mut_slice().len(), 100);
-        assert_eq!(a.as_mut_slice().as_ptr().align_offset(64), 0);
+        assert_eq!(a.bytes_mut().len(), 100);
+        assert_eq!(a.bytes_mut().as_ptr().align_offset(64), 0);
         pool.give(a);
         pool.give(b);
         // A learner's own before another's, a smaller one rather than a new one, never one that is too small.

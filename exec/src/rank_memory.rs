@@ -110,9 +110,9 @@ impl RankMemory {
         models.try_for_each(|model| self.trained().set_values_of(model, average))
     }
 
-    /// `elements` elements in host memory, kept for the rest of the run.
+    /// `elements` elements of fp32, the format in which the host adds, in host memory, kept for the rest of the run.
     pub(crate) fn scratch(&mut self, elements: usize) -> RegionMut {
-        let arena = Arena::new(vec![0.0; elements]);
+        let arena = Arena::new(vec![0.0f32; elements]);
         let region = arena.region(0..elements);
         self.scratch.push(arena);
         region

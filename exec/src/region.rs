@@ -1,5 +1,5 @@
-//! Describes memory that a transport reads or writes while its owner does other work: a pointer, a length, and one
-//! promise.
+//! Describes memory that a transport reads or writes while its owner does other work: a pointer, a length, a format, and
+//! one promise.
 //!
 //! A message in flight outlives the call that posted it, so slices cannot describe it. The promise is made once, where
 //! a region is created (`unsafe`); every transport call on a region is then safe.
@@ -8,7 +8,10 @@ use std::any::Any;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
+use lockstep_topology::Dtype;
+
 use crate::device_error::DeviceError;
+use crate::number::Number;
 use crate::simd::add_into;
 
 /// A device as the endpoint of messages in its memory: the receiver's device copies or sums directly from the sender's.
@@ -22,23 +25,30 @@ pub trait Port: Any + Send + Sync {
     /// Counts a message to this device's memory.
     fn count(&self);
 
-    /// Copies `elements` numbers at `from` on the sender's device to `to` on this one, or adds them there as the host
-    /// would: each sum is rounded once. Returns when done, so the sender's memory is free again.
+    /// Copies numbers at `from` on the sender's device to `to` on this one, or adds them there as the host would: each
+    /// sum is rounded once. Returns when done, so the sender's memory is free again.
     ///
     /// # Errors
-    /// A device is lost.
+    /// A device is lost, or does not add numbers of this format.
     ///
     /// # Safety
     /// Both addresses have that many elements, those at `from` are not written meanwhile, those at `to` are not
     /// otherwise accessed, and this device can access the sender's memory.
-    unsafe fn take(&self, to: u64, sender: (&dyn Port, u64), elements: usize, how: Combine) -> Result<(), DeviceError>;
+    unsafe fn take(
+        &self,
+        to: u64,
+        sender: (&dyn Port, u64),
+        numbers: (usize, Dtype),
+        how: Combine,
+    ) -> Result<(), DeviceError>;
 }
 
 /// Elements that may be read until the transport is done with them.
 #[derive(Debug, Clone, Copy)]
 pub struct Region {
-    start: *const f32,
+    start: *const u8,
     elements: usize,
+    dtype: Dtype,
     /// The device that reads it; `None` for host memory.
     port: Option<NonNull<dyn Port>>,
 }
@@ -73,13 +83,31 @@ impl Region {
     /// # Safety
     /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and the
     /// elements that the message carries are not written.
-    pub unsafe fn new(start: *const f32, elements: usize) -> Region {
-        Region { start, elements, port: None }
+    pub unsafe fn new<T: Number>(start: *const T, elements: usize) -> Region {
+        Region { start: start.cast(), elements, dtype: T::DTYPE, port: None }
+    }
+
+    /// The `elements` numbers of `dtype` whose first byte is at `start`.
+    ///
+    /// # Safety
+    /// As [`Region::new`].
+    pub(crate) unsafe fn of(start: *const u8, elements: usize, dtype: Dtype) -> Region {
+        Region { start, elements, dtype, port: None }
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.elements
+    }
+
+    /// The format of its elements.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Its length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.dtype.bytes(self.elements as u64) as usize
     }
 
     /// Whether there is no element.
@@ -94,11 +122,12 @@ impl Region {
     pub fn part(&self, range: Range<usize>) -> Region {
         assert!(range.start <= range.end && range.end <= self.elements, "{range:?} of {} elements", self.elements);
         // A device address is not memory of this program, hence `wrapping_add`.
-        Region { start: self.start.wrapping_add(range.start), elements: range.len(), port: self.port }
+        let start = self.start.wrapping_add(self.dtype.bytes(range.start as u64) as usize);
+        Region { start, elements: range.len(), ..*self }
     }
 
     #[cfg(feature = "mpi")]
-    pub(crate) fn as_ptr(&self) -> *const f32 {
+    pub(crate) fn as_ptr(&self) -> *const u8 {
         self.start
     }
 
@@ -120,23 +149,33 @@ impl RegionMut {
     /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated, the
     /// elements that the message fills are not otherwise read or written, and those that a message carries are not
     /// written.
-    pub unsafe fn new(start: *mut f32, elements: usize) -> RegionMut {
-        RegionMut(Region { start, elements, port: None })
+    pub unsafe fn new<T: Number>(start: *mut T, elements: usize) -> RegionMut {
+        // SAFETY: as the caller promises.
+        RegionMut(unsafe { Region::new(start, elements) })
     }
 
-    /// The `elements` values at `address` on a device. Messages between ranks of this process use its port; MPI takes
+    /// The `elements` numbers of `dtype` whose first byte is at `start`.
+    ///
+    /// # Safety
+    /// As [`RegionMut::new`].
+    pub(crate) unsafe fn of(start: *mut u8, elements: usize, dtype: Dtype) -> RegionMut {
+        RegionMut(Region { start, elements, dtype, port: None })
+    }
+
+    /// The `elements` numbers of `dtype` at `address` on a device. Messages between ranks of this process use its port; MPI takes
     /// the address itself.
     ///
     /// # Safety
     /// As [`RegionMut::new`], for the port too. Other work of the device on these elements is done before a message is
     /// posted and starts after it is complete.
-    pub unsafe fn on(port: NonNull<dyn Port>, address: u64, elements: usize) -> RegionMut {
-        RegionMut(Region { start: address as *const f32, elements, port: Some(port) })
+    pub unsafe fn on(port: NonNull<dyn Port>, address: u64, elements: usize, dtype: Dtype) -> RegionMut {
+        RegionMut(Region { start: address as *const u8, elements, dtype, port: Some(port) })
     }
 
     /// An empty region.
     pub fn empty() -> RegionMut {
-        RegionMut(Region { start: NonNull::dangling().as_ptr(), elements: 0, port: None })
+        let start = NonNull::<f32>::dangling().as_ptr();
+        RegionMut(Region { start: start.cast(), elements: 0, dtype: Dtype::F32, port: None })
     }
 
     /// The elements in `range`.
@@ -153,7 +192,7 @@ impl RegionMut {
     }
 
     #[cfg(feature = "mpi")]
-    pub(crate) fn as_mut_ptr(&self) -> *mut f32 {
+    pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
         self.start.cast_mut()
     }
 
@@ -171,9 +210,9 @@ impl RegionMut {
     /// Device errors. Messages cannot go between a device and the host.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// When the lengths or formats differ, or the host is to add numbers that it does not add.
     pub(crate) fn take(&self, from: Region, how: Combine) -> Result<(), DeviceError> {
-        assert_eq!(self.elements, from.elements, "a message and its receive differ in length");
+        self.check(&from);
         match (self.port, from.port) {
             (None, None) => {
                 self.combine(from, how);
@@ -183,7 +222,7 @@ impl RegionMut {
                 let (to, at) = (self.start as u64, from.start as u64);
                 // SAFETY: the promise of `on`, ports that live as long as their regions, and that only ranks which reach each
                 // other post such messages.
-                unsafe { port.as_ref().take(to, (sender.as_ref(), at), self.elements, how) }
+                unsafe { port.as_ref().take(to, (sender.as_ref(), at), (self.elements, self.dtype), how) }
             }
             _ => {
                 let reason = "one side of it lies on a device, the other on the host".to_owned();
@@ -192,23 +231,29 @@ impl RegionMut {
         }
     }
 
-    /// Copies or adds `from` into these elements, in one pass over both; both are in host memory.
+    fn check(&self, from: &Region) {
+        let both = [(self.elements, self.dtype), (from.elements, from.dtype)];
+        assert_eq!(both[0], both[1], "a message and its receive differ in length or format");
+    }
+
+    /// Copies or adds `from` into these elements, in one pass over both; both are in host memory. The host adds fp32.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// When the lengths or formats differ, or it is to add other numbers than fp32.
     pub(crate) fn combine(&self, from: Region, how: Combine) {
-        assert_eq!(self.elements, from.elements, "a message and its receive differ in length");
+        self.check(&from);
         assert!(self.port.is_none() && from.port.is_none(), "the host reaches its own memory alone");
         match how {
             // SAFETY: both regions are allocated and ours for this message (the promise of `new`); `copy` allows the
             // overlap that a rank's message to itself may have.
-            Combine::Copy => unsafe { std::ptr::copy(from.start, self.start.cast_mut(), self.elements) },
+            Combine::Copy => unsafe { std::ptr::copy(from.start, self.start.cast_mut(), self.bytes()) },
             Combine::Sum => {
-                // SAFETY: by the promise of `new`, `from` is not written and `self` is not otherwise accessed
+                assert!(self.dtype == f32::DTYPE, "the host adds fp32, not {}", self.dtype);
+                // SAFETY: both hold fp32, as just checked; by the promise of `new`, `from` is not written and `self` is not otherwise accessed
                 // meanwhile.
                 let (into, from) = unsafe {
-                    let into = std::slice::from_raw_parts_mut(self.start.cast_mut(), self.elements);
-                    (into, std::slice::from_raw_parts(from.start, from.elements))
+                    let into = std::slice::from_raw_parts_mut(self.start.cast_mut().cast(), self.elements);
+                    (into, std::slice::from_raw_parts(from.start.cast(), from.elements))
                 };
                 add_into(into, from);
             }

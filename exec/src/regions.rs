@@ -108,7 +108,7 @@ mod tests {
             let parts = Regions::of(regions.collect());
             prop_assert_eq!(parts.len(), all);
             let values = |region: Region| {
-                let copy = Arena::new(vec![0.0; region.len()]);
+                let copy = Arena::new(vec![0.0f32; region.len()]);
                 copy.region(0..region.len()).combine(region, crate::region::Combine::Copy);
                 // SAFETY: nothing writes meanwhile.
                 unsafe { copy.to_vec() }

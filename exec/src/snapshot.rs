@@ -22,7 +22,7 @@ pub enum Order {
 pub(crate) const ORDERS: [Order; 3] = [Order::Continue, Order::Save, Order::SaveAndStop];
 
 /// Memory for sending orders: each order's number, and a receive buffer for one.
-pub(crate) const ORDER_ELEMENTS: [f32; 4] = [0.0, 1.0, 2.0, -1.0];
+pub(crate) const ORDER_ELEMENTS: [u32; 4] = [0, 1, 2, u32::MAX];
 
 /// A training after a step; large values are borrowed from the rank's memory where the host can read it.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod mpi;
 mod slab;
 
+pub use crate::number::Number;
 pub use crate::region::{Combine, Port, Region, RegionMut};
 pub use error::TransportError;
 

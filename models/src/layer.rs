@@ -16,12 +16,14 @@ mod work;
 
 use std::fmt;
 
+use lockstep_topology::Dtype;
+
 pub use attributes::{Attributes, Maker};
 pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, samples_per_group};
 pub use pool2d::PoolKind;
-pub use rule::{LayerRule, Learned, OfKind};
+pub use rule::{KeptTensor, LayerRule, Learned, OfKind};
 pub use shape::Shape;
 pub use work::{Pass, Sizes, Work};
 

@@ -21,10 +21,8 @@ pub use arrange::{Allocation, Arrangement, arrange, live_bytes};
 pub use buffer_addresses::BufferAddresses;
 pub use element_addresses::ElementAddresses;
 pub use gradients::{GradientLife, lives};
-pub use plan::{Activations, Flattening, Plan, Reuse};
+pub use plan::{ActivationFormat, Activations, Flattening, Plan, Reuse};
 
-/// The format in which plans are made.
-const PLANNED: Dtype = Dtype::F32;
 /// Bytes of a cache line: activations begin on one.
 const LINE_BYTES: u64 = 64;
 
@@ -65,8 +63,11 @@ impl Memory {
         let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
         let [parameters, gathered, gradients, momentum] =
             buffers.map(|buffer| program.dtype(buffer).bytes(places.of(buffer).elements() as u64));
-        let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
-        let buffers = held.map(|elements| Dtype::F32.bytes(elements)).sum();
+        let held = |index| {
+            let elements = program.held_elements(&places, index, role.ranks.first());
+            program.dtype(Buffer::Declared(index)).bytes(elements)
+        };
+        let buffers = (0..program.buffers.len()).map(held).sum();
         // Samples that are loaded into a buffer count there; the first layers read from their own memory.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
             Op::Load { into: Some(_), .. } => Some(program.batch_per_rank),

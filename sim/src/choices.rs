@@ -9,7 +9,7 @@ use lockstep_topology::nccl::{NcclAnswer, Request};
 use crate::collective::CollectiveRun;
 use crate::engine::seconds_of;
 use crate::nccl;
-use crate::plan::{FP32_BYTES, Plan};
+use crate::plan::Plan;
 use crate::platform::Platform;
 
 /// NCCL's choice for a run, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` for other algorithms, and where its
@@ -20,7 +20,7 @@ use crate::platform::Platform;
 pub fn nccl_choice(run: &CollectiveRun, platform: &Platform<'_>) -> Result<Option<String>, InputError> {
     let Some(request) = run.algorithm.nccl() else { return Ok(None) };
     platform.check(run.group.members())?;
-    let bytes = run.elements.saturating_mul(FP32_BYTES);
+    let bytes = run.bytes();
     let answer = nccl::library(platform, 0..run.group.members(), &request, &run.collective, bytes)?;
     Ok(answer.map(|answer| in_words(&request, &answer)))
 }

@@ -3,7 +3,7 @@
 mod memory;
 
 use lockstep_models::Driver;
-use lockstep_topology::{Algorithm, Collective, Group, Schedule, Time};
+use lockstep_topology::{Algorithm, Collective, Dtype, Group, InputError, Schedule, Time};
 
 use crate::costs::{Costs, MessageCost, WithMessages};
 use crate::engine::{Engine, Outcome};
@@ -13,7 +13,7 @@ use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
 use crate::network::Waits;
 use crate::orbits::Orbits;
-use crate::plan::{FP32_BYTES, Plan};
+use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::rccl;
 use crate::trace::Dual;
@@ -31,8 +31,10 @@ pub struct CollectiveRun {
     pub algorithm: Algorithm,
     /// Its members, which are ranks 0, 1, 2 …, dedicated servers included.
     pub group: Group,
-    /// fp32 elements of its buffer.
+    /// Elements of its buffer.
     pub elements: u64,
+    /// Their format.
+    pub dtype: Dtype,
     /// Elements per lane; 0: the algorithm's own choice.
     pub chunk: u64,
     /// Lanes in flight; 0: the algorithm's own choice.
@@ -46,16 +48,31 @@ pub struct CollectiveRun {
 }
 
 impl CollectiveRun {
-    /// A run in lanes of the algorithm's own choice, folded where that changes nothing.
+    /// A run on fp32 in lanes of the algorithm's own choice, folded where that changes nothing.
     pub fn new(collective: Collective, algorithm: Algorithm, group: Group, elements: u64) -> CollectiveRun {
-        let (chunk, window, fold) = (0, 0, FoldRule::Exact);
-        CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, padded: false, long_way: false }
+        let (chunk, window, fold, dtype) = (0, 0, FoldRule::Exact, Dtype::F32);
+        let (padded, long_way) = (false, false);
+        CollectiveRun { collective, algorithm, group, elements, dtype, chunk, window, fold, padded, long_way }
+    }
+
+    /// Bytes of its buffer.
+    pub fn bytes(&self) -> u64 {
+        self.dtype.bytes(self.elements)
+    }
+
+    /// Its lanes.
+    ///
+    /// # Errors
+    /// As [`Schedule::of`].
+    pub fn schedule(&self) -> Result<Schedule, InputError> {
+        let buffer = (self.elements, self.dtype);
+        Schedule::of(&self.collective, &self.algorithm, &self.group, buffer, self.chunk)
     }
 
     /// The costs when ranks only repeat this collective on the same buffer. Two ranks were timed: the buffers of more
     /// ranks take proportionally more of the shared caches.
     pub(crate) fn repeated<'a>(&self, costs: &'a dyn Costs) -> impl Costs + use<'a> {
-        let bytes = self.elements.saturating_mul(FP32_BYTES).saturating_mul(u64::from(self.group.members())) / 2;
+        let bytes = self.bytes().saturating_mul(u64::from(self.group.members())) / 2;
         WithMessages::new(costs, move |pair, cost| match costs.repeated(pair, bytes) {
             Some((copy, sum)) => MessageCost { copy, sum, ..cost },
             None => cost,
@@ -115,8 +132,8 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     platform: &Platform<'_>,
 ) -> Result<(CollectiveTime, Option<Dual>), SimError> {
     platform.check(run.group.members())?;
-    let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk)?;
-    let schedule = rccl::along_links(platform, 0..schedule.members(), &run.algorithm, (schedule, run.chunk))?;
+    let ranks = 0..run.group.members();
+    let schedule = rccl::along_links(platform, ranks, &run.algorithm, (run.schedule()?, run.chunk))?;
     let contributors = schedule.contributors();
     let window = if run.window == 0 { schedule.window() } else { run.window };
     let padded = if run.padded { schedule.padded() } else { schedule.clone() };
@@ -149,7 +166,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     let folding = folded.folding;
     let time = outcome.end;
     let seconds = time.as_secs_f64();
-    let algbw = if seconds > 0.0 { (run.elements * FP32_BYTES) as f64 / seconds } else { 0.0 };
+    let algbw = if seconds > 0.0 { run.bytes() as f64 / seconds } else { 0.0 };
     let busbw = algbw * run.collective.bus_factor(contributors);
     let (traffic, utilisation) = (outcome.traffic, outcome.utilisation);
     let by = outcome.derivatives.and_then(|ends| ends.first().copied());

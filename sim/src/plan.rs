@@ -17,9 +17,6 @@ use crate::rccl;
 
 pub(crate) use cursor::Cursor;
 
-/// Bytes of an element of a collective alone.
-pub(crate) const FP32_BYTES: u64 = 4;
-
 /// The tasks of a role in one iteration.
 #[derive(Debug)]
 pub(crate) struct RolePlan {
@@ -105,8 +102,6 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct GroupExchange {
     pub(crate) schedule: Schedule,
-    /// Bytes of an element.
-    pub(crate) element_bytes: u64,
     pub(crate) window: u32,
     /// The ranks.
     pub(crate) members: Members,
@@ -184,10 +179,8 @@ impl Plan {
                                 }
                             };
                             let window = Program::window(exchange, &schedule);
-                            let element_bytes = program.dtype(exchange.buffer).bytes(1);
                             group_exchanges.push(GroupExchange {
                                 schedule,
-                                element_bytes,
                                 window,
                                 members,
                                 algorithm: exchange.algorithm.clone(),
@@ -245,7 +238,6 @@ impl Plan {
             roles: vec![role],
             group_exchanges: vec![GroupExchange {
                 schedule,
-                element_bytes: FP32_BYTES,
                 window,
                 members: Members::range(0, ranks),
                 algorithm,

@@ -4,7 +4,9 @@
 
 use lockstep_models::{CopiedBy, Input, Op, Program, SampleSource, SetPerNode, TransformAt};
 use lockstep_topology::cluster::{Device, DeviceKind};
-use lockstep_topology::{Algorithm, Bytes, Collective, Group, Hosting, HostingRule, InputError, Limits, Placement};
+use lockstep_topology::{
+    Algorithm, Bytes, Collective, Dtype, Group, Hosting, HostingRule, InputError, Limits, Placement,
+};
 use lockstep_topology::{PlacementRule, Rank, Time};
 
 use crate::collective::{CollectiveRun, simulate_collective};
@@ -108,7 +110,7 @@ impl<'a> Supply<'a> {
             }
             Op::Upload { samples } => {
                 let copied = self.input.copied_by == CopiedBy::Upload;
-                let bytes = if copied { u64::from(*samples) * sample_elements * 4 } else { 0 };
+                let bytes = if copied { Dtype::F32.bytes(u64::from(*samples) * sample_elements) } else { 0 };
                 let Upload { class, seconds, latency } = resources.upload(device, bytes)?;
                 (Job { class, seconds, threads: 1 }, latency)
             }
@@ -157,9 +159,9 @@ pub fn shuffle_time(platform: &Platform<'_>, held: SetPerNode) -> Result<Time, S
         return Err(InputError::flag("input", format!("{members} nodes"), message).into());
     };
     let cpus: Vec<_> = hosts.iter().map(|host| host.devices[0]).collect();
-    let pair = held.bytes / 4 / u64::from(members);
+    let pair = Dtype::F32.elements_within(held.bytes) / u64::from(members);
     let leaving = pair * u64::from(members - 1);
-    let copied = cluster.route(cpus[0], cpus[0])?.bandwidth.time_for(4 * leaving);
+    let copied = cluster.route(cpus[0], cpus[0])?.bandwidth.time_for(Dtype::F32.bytes(leaving));
     let placement = Placement::within(cluster, members, &PlacementRule::Listed(cpus), Limits::default())?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
     let pairs = (0..members).flat_map(|from| (0..members).map(move |to| if from == to { 0 } else { pair }));

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use lockstep_models::{Job, Phase, Program};
 use lockstep_topology::cluster::{Device, Route};
-use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Group, HostingRule, Time};
+use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Dtype, Group, HostingRule, Time};
 
 use world::World;
 
@@ -91,6 +91,7 @@ impl World {
             algorithm: algorithm.parse::<Algorithm>().expect("an algorithm"),
             group: Group::flat(self.placement.ranks()),
             elements,
+            dtype: Dtype::F32,
             chunk,
             window: 0,
             fold: FoldRule::Never,

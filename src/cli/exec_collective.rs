@@ -121,8 +121,7 @@ impl ExecCollective {
             let group = if algorithm.by_nodes() { Group::nodes(&nodes) } else { Group::flat(ranks) };
             for bytes in flags.sizes() {
                 let run = collective_run(flags, algorithm, &group, bytes)?;
-                let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
-                let schedule = schedule.map_err(at_algorithm)?;
+                let schedule = run.schedule().map_err(at_algorithm)?;
                 let needed = PreparedCollective::bytes(&schedule);
                 launch.all(check_buffers("bytes", &bytes.to_string(), here, needed, CURE))?;
                 meant.push((run, schedule));
@@ -171,14 +170,14 @@ fn row(
 ) -> CollectiveRow {
     measured.seconds.sort_by(f64::total_cmp);
     let time = quantile(&measured.seconds, 0.5);
-    let algbw = (run.elements * 4) as f64 / time;
+    let algbw = run.bytes() as f64 / time;
     CollectiveRow {
         source: "measured".to_owned(),
         collective: run.collective.to_string(),
         algorithm: run.algorithm.to_string(),
         on: flags.transport.to_string(),
         ranks: flags.members(),
-        bytes: run.elements * 4,
+        bytes: run.bytes(),
         time_us: time * 1e6,
         time_p10_us: Some(quantile(&measured.seconds, 0.1) * 1e6),
         time_p90_us: Some(quantile(&measured.seconds, 0.9) * 1e6),

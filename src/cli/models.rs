@@ -130,7 +130,7 @@ fn model_row(model: &Model) -> ModelRow {
         input: model.input().to_string(),
         classes: model.classes(),
         parameters: model.parameter_elements(),
-        parameters_mib: model.parameter_elements() as f64 * 4.0 / f64::from(1 << 20),
+        parameters_mib: Dtype::F32.bytes(model.parameter_elements()) as f64 / f64::from(1 << 20),
         forward_gflop: flops(model, &[Pass::Forward]) * 1e-9,
         training_gflop: flops(model, &[Pass::Forward, Pass::BackwardData, Pass::BackwardWeight]) * 1e-9,
         source: model.source().to_owned(),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use lockstep_report::CollectiveRow;
-use lockstep_topology::Collective;
+use lockstep_topology::{Collective, Dtype};
 
 /// Formats the rows like nccl-tests, with the same times in place and out of place: predictions do not distinguish the
 /// two.
@@ -24,7 +24,7 @@ pub(super) fn render(rows: &[(Collective, CollectiveRow)]) -> String {
         let (operation, root, shards) = signature(collective, row.ranks);
         let cells = head([
             &row.bytes.to_string(),
-            &(row.bytes / 4 / u64::from(shards)).to_string(),
+            &(Dtype::F32.elements_within(row.bytes) / u64::from(shards)).to_string(),
             "float",
             operation,
             &root.map_or("-1".to_owned(), |root| root.to_string()),

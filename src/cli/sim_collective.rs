@@ -8,7 +8,7 @@ use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{
     CollectiveRun, CollectiveTime, Folding, Platform, SimError, nccl_choice, simulate_collective_within,
 };
-use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement};
+use lockstep_topology::{Algorithm, Bytes, Collective, Dtype, ErrorPlace, Group, Hosting, InputError, Placement};
 
 use super::collective_beside::{beside, note};
 use super::flags::{CollectiveFlags, FoldFlags};
@@ -141,7 +141,7 @@ impl SimCollective {
             return Report::new(rows, notes).print(self.format.common().unwrap_or_default());
         }
         let Some(format) = self.format.common() else {
-            let collective = |row: CollectiveRow| Ok((flags.collective(row.bytes / 4)?, row));
+            let collective = |row: CollectiveRow| Ok((flags.collective(Dtype::F32.elements_within(row.bytes))?, row));
             let rows: Result<Vec<(Collective, CollectiveRow)>, InputError> = rows.into_iter().map(collective).collect();
             return print(&nccl_table::render(&rows?));
         };
@@ -255,7 +255,7 @@ impl SimCollective {
             algorithm: run.algorithm.to_string(),
             on: site.cluster.name().to_owned(),
             ranks: self.collective.members(),
-            bytes: run.elements * 4,
+            bytes: run.bytes(),
             time_us: time.time.as_secs_f64() * 1e6,
             algbw: time.algbw * 1e-9,
             busbw: time.busbw * 1e-9,
@@ -285,8 +285,8 @@ pub(super) fn collective_run(
     group: &Group,
     bytes: Bytes,
 ) -> Result<CollectiveRun, InputError> {
-    let elements = bytes.0 / 4;
-    let chunk = flags.chunk.map_or(0, |chunk| (chunk.0 / 4).max(1));
+    let elements = Dtype::F32.elements_within(bytes.0);
+    let chunk = flags.chunk.map_or(0, |chunk| Dtype::F32.elements_within(chunk.0).max(1));
     let run = CollectiveRun::new(flags.collective(elements)?, algorithm.clone(), group.clone(), elements);
     Ok(CollectiveRun { chunk, ..run })
 }

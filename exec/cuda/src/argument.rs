@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use lockstep_models::Precision;
+use lockstep_topology::Dtype;
 
 /// An element type of tensors on the device.
 pub trait Element: Copy {
@@ -53,11 +54,11 @@ impl Scalar {
         if precision == Precision::Bf16 { Scalar::Bf16 } else { Scalar::F32 }
     }
 
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
+    /// The format of its numbers.
+    pub fn dtype(self) -> Dtype {
         match self {
-            Scalar::F32 => 4,
-            Scalar::Bf16 => 2,
+            Scalar::F32 => Dtype::F32,
+            Scalar::Bf16 => Dtype::Bf16,
         }
     }
 

@@ -42,8 +42,9 @@ use lockstep_exec::device::{Arrival, DeviceError, Spot, TensorAddress, Values};
 use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
 use lockstep_models::memory::BufferAddresses;
+use lockstep_topology::Dtype;
 
-use self::device_buffer::{DeviceBuffer, ELEMENT};
+use self::device_buffer::DeviceBuffer;
 use self::gpus::Gpu;
 use self::groups::Groups;
 use self::in_flight::InFlight;
@@ -116,8 +117,8 @@ pub(crate) struct Rank<A> {
     /// Scratch of kernels during a pass.
     scratch: GpuMemory,
     samples: Samples,
-    /// Elements of a micro-batch's arena.
-    elements: usize,
+    /// Bytes of a micro-batch's arena.
+    arena_bytes: u64,
     poison: bool,
     /// Whether the results of exchanges are read by learners' formulas alone, so that passes need not wait for them.
     averages: bool,
@@ -224,7 +225,8 @@ impl<A: Activation> Rank<A> {
             TensorAddress::InPlace => own,
             TensorAddress::Input => self.samples.input(),
             TensorAddress::Arena(range) => {
-                ViewMut::new(self.arena()? + range.start as u64 * A::SCALAR.bytes(), range.len() as u64)
+                let elements = A::SCALAR.dtype().elements_within(range.len() as u64);
+                ViewMut::new(self.arena()? + range.start as u64, elements)
             }
         })
     }
@@ -273,7 +275,7 @@ impl<A: Activation> Rank<A> {
     /// The mask of weight decay; `always`: all parameters.
     fn mask(&self, always: bool) -> View<u32> {
         let memory = if always { &self.masks.all } else { &self.masks.own };
-        View::new(memory.address(), memory.bytes() / 4)
+        View::new(memory.address(), Dtype::U32.elements_within(memory.bytes()))
     }
 }
 

@@ -12,7 +12,7 @@ use lockstep_exec::transport::{RegionMut, Transport, TransportError, control};
 use lockstep_exec::{Arena, patiently};
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
-use lockstep_topology::{Collective, Rank, Schedule};
+use lockstep_topology::{Collective, Dtype, Rank, Schedule};
 
 use crate::launch::{Launch, end_late};
 use crate::run_failure::run_failure;
@@ -105,7 +105,8 @@ impl PreparedCollective {
         let elements = u128::from(schedule.elements()) * if separate { 2 } else { 1 };
         // For each pair a count and an offset.
         let tables = if separate { 16 * u128::from(schedule.members()) } else { 0 };
-        tables + 4 * (elements + u128::from(scratch_elements(schedule, schedule.window())))
+        let elements = elements + u128::from(scratch_elements(schedule, schedule.window()));
+        tables + u128::from(schedule.dtype().bytes(u64::try_from(elements).unwrap_or(u64::MAX)))
     }
 
     /// Members that contribute data.
@@ -119,9 +120,9 @@ impl PreparedCollective {
 
     fn memory(&self, member: u32) -> Memory {
         let elements = self.schedule.elements();
-        let scratch = Arena::of_pages(scratch_elements(&self.schedule, self.window) as usize);
+        let scratch = Arena::of_pages(scratch_elements(&self.schedule, self.window) as usize, Dtype::F32);
         let values = |elements: u64| {
-            let mut arena = Arena::of_pages(elements as usize);
+            let mut arena = Arena::of_pages(elements as usize, Dtype::F32);
             (0..).zip(Memory::values(&mut arena)).for_each(|(element, to)| *to = value(member, element));
             arena
         };

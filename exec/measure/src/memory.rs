@@ -43,7 +43,7 @@ pub fn rows(model: &Arc<Model>, batch: u32) -> Result<(Vec<MemoryRow>, Vec<Strin
     ));
 
     let saved = |of: u64| 100.0 * (1.0 - of as f64 / operators.unplanned as f64);
-    let arena = Plan::of_role(&fused, &fused.roles[0], Reuse::Full).elements as u64 * 4;
+    let arena = Plan::of_role(&fused, &fused.roles[0], Reuse::Full).bytes as u64;
     let mut notes = vec![
         format!(
             "unplanned, each of {} tensors (outputs, gradients, masks of operators that are not fused) has a buffer of its own; \

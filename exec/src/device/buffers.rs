@@ -122,12 +122,12 @@ impl Buffers {
         let (to, from) = (self.arena(to), self.arena(from));
         let range: Range<usize> = 0..to.len().min(from.len());
         // SAFETY: between iterations, when nothing is in flight.
-        unsafe { to.slice_mut(range.clone()).copy_from_slice(from.slice(range)) }
+        unsafe { to.slice_mut::<f32>(range.clone()).copy_from_slice(from.slice(range)) }
     }
 }
 
 fn zeros(elements: usize) -> Arena {
-    Arena::new(vec![0.0; elements])
+    Arena::new(vec![0.0f32; elements])
 }
 
 fn all(elements: &[usize]) -> Vec<Arena> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use lockstep_models::Program;
-use lockstep_models::memory::Flattening;
+use lockstep_models::memory::ActivationFormat;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
@@ -19,9 +19,9 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// Device errors: its memory is too small for the blueprint.
     fn device(&self, rank: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn RankDevice>, DeviceError>;
 
-    /// What flattening an image does in the device's memory layout.
-    fn flattening(&self) -> Flattening {
-        Flattening::View
+    /// How they store activations: in fp32 with flattened images as views, unless they say otherwise.
+    fn activations(&self) -> ActivationFormat {
+        ActivationFormat::default()
     }
 
     /// Refuses a program whose ranks `here`, those of this process, need more host memory than is left, before any of

@@ -8,21 +8,16 @@ use super::DeviceError;
 
 /// The identifier by which the members of a group find each other, as in NCCL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupId(pub [u8; 128]);
+pub struct GroupId(pub [u8; GroupId::BYTES]);
 
 impl GroupId {
-    /// The identifier as a message: copying does not change bit patterns.
-    pub(crate) fn words(&self) -> Vec<f32> {
-        self.0.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
-    }
+    /// Its bytes.
+    pub(crate) const BYTES: usize = 128;
 
-    /// Elements of such a message.
-    pub(crate) const WORDS: usize = 32;
-
-    /// The identifier from a message.
-    pub(crate) fn of(words: &[f32]) -> GroupId {
-        let mut bytes = [0; 128];
-        bytes.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+    /// The identifier from a message of its bytes.
+    pub(crate) fn of(message: &[u8]) -> GroupId {
+        let mut bytes = [0; GroupId::BYTES];
+        bytes.copy_from_slice(message);
         GroupId(bytes)
     }
 }
@@ -81,12 +76,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_survives_a_message() {
-        // One of the bit patterns would be a signalling NaN.
+    fn an_id_is_its_bytes() {
         let id = GroupId(std::array::from_fn(|at| {
             [0x01, 0x00, 0xa0, 0x7f, 0xff, 0x00, 0x80, 0xff][at % 8] ^ (at / 64) as u8
         }));
-        assert_eq!(id.words().len(), GroupId::WORDS);
-        assert_eq!(GroupId::of(&id.words()), id);
+        assert_eq!(GroupId::of(&id.0), id);
     }
 }

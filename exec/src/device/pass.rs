@@ -16,7 +16,7 @@ pub enum TensorAddress {
     InPlace,
     /// The samples.
     Input,
-    /// A range of the arena.
+    /// A range of the arena, in bytes.
     Arena(Range<usize>),
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lockstep_topology::Dtype;
+
 use crate::arena::Arena;
 use crate::device::DeviceError;
 
@@ -23,9 +25,9 @@ impl BatchMemory {
         BatchMemory { arena, is_lent: AtomicBool::new(false) }
     }
 
-    /// Ordinary memory of whole pages for `elements` elements.
+    /// Ordinary memory of whole pages for `elements` elements of fp32.
     pub fn of_pages(elements: usize) -> BatchMemory {
-        BatchMemory::new(Arena::of_pages(elements))
+        BatchMemory::new(Arena::of_pages(elements, Dtype::F32))
     }
 
     /// The elements.

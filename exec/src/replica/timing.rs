@@ -102,8 +102,9 @@ impl Replica {
     fn repeat(&mut self, from: LayerId, to: LayerId) -> Result<(), DeviceError> {
         let [(own, samples), (whole, all)] = [from, to].map(|id| {
             let each = self.model.node(id).output.elements();
-            let elements =
-                self.plan.outputs[id.index()].as_ref().map_or(self.samples as u64 * each, |r| r.len() as u64);
+            let elements = self.plan.outputs[id.index()]
+                .as_ref()
+                .map_or(self.samples as u64 * each, |range| self.plan.elements(range));
             (each, elements / each.max(1))
         });
         let rows = if own == whole {
@@ -125,7 +126,7 @@ impl Replica {
     /// Fills the gradient of `to` with the beginning of the gradient of `from`, which comes later in the model and is
     /// larger.
     fn cut(&mut self, from: LayerId, to: LayerId) -> Result<(), DeviceError> {
-        let elements = |id: LayerId| self.plan.gradients[id.index()].as_ref().map(|range| range.len() as u64);
+        let elements = |id: LayerId| self.plan.gradients[id.index()].as_ref().map(|range| self.plan.elements(range));
         let (Some(given), Some(taken)) = (elements(from), elements(to)) else { return Ok(()) };
         let [whole, own] = [from, to].map(|id| self.model.node(id).output.elements());
         let count = (given / whole.max(1)).min(taken / own.max(1));

@@ -90,7 +90,7 @@ impl Replica {
         let Ok(host) = self.device.host(Buffer::Gradients) else { return };
         for piece in self.places.pieces(&[Buffer::Gradients], &range).into_iter().filter(|piece| !piece.is_empty()) {
             // SAFETY: between tasks no message is in flight and nothing writes.
-            let gradients = unsafe { host.slice(self.places.place(Buffer::Gradients, &piece)) };
+            let gradients: &[f32] = unsafe { host.slice(self.places.place(Buffer::Gradients, &piece)) };
             std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
         }
     }

@@ -1,8 +1,8 @@
 //! Checks before a run what a process can see: whether its ranks support the program's exchanges, and whether threads
 //! and memory suffice.
 
-use lockstep_models::{Exchange, Program};
-use lockstep_topology::{Collective, ErrorPlace, InputError, Library};
+use lockstep_models::{Buffer, Exchange, Program};
+use lockstep_topology::{Collective, Dtype, ErrorPlace, InputError, Library};
 
 use crate::capacity::check_threads;
 use crate::device::Devices;
@@ -36,6 +36,7 @@ pub fn check_run(
         let message = "is predicted, and no device that runs here calls it: use library:nccl on NVIDIA GPUs, or ring";
         return Err(InputError::flag("algorithm", "library:rccl", message));
     }
+    check_formats(program)?;
     let here: Vec<u32> = here.collect();
     if calls(Library::Devices) {
         let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
@@ -51,4 +52,15 @@ pub fn check_run(
         devices.check_sums(&here)?;
     }
     devices.check_memory(program, &here, threads)
+}
+
+/// Refuses gradients of another format than fp32, in which runs keep and add them.
+fn check_formats(program: &Program) -> Result<(), InputError> {
+    match program.dtype(Buffer::Gradients) {
+        Dtype::F32 => Ok(()),
+        other => {
+            let message = format!("runs keep gradients in fp32, and {other} is predicted only: leave it out");
+            Err(InputError::flag("gradients", program.gradients.to_string(), message))
+        }
+    }
 }

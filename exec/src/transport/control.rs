@@ -4,7 +4,7 @@
 
 use lockstep_topology::Rank;
 
-use super::{Combine, Region, RegionMut, Tag, Transport, TransportError};
+use super::{Combine, Number, Region, RegionMut, Tag, Transport, TransportError};
 
 /// First kind of control messages that this file uses itself; callers of [`send`], [`receive`] and [`swap`] use kinds
 /// below it.
@@ -14,14 +14,14 @@ pub const FIRST_RESERVED_KIND: u32 = 64;
 const LENGTH: u32 = 1;
 const CONTENT: u32 = 2;
 
-/// The 64 bits of a value as a message; copying preserves them whatever numbers they represent.
-pub(crate) fn words(value: u64) -> [f32; 2] {
-    [f32::from_bits(value as u32), f32::from_bits((value >> 32) as u32)]
+/// The halves of a value, the lower one first, as a message carries them.
+pub(crate) fn words(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
 }
 
 /// The value of such a message.
-pub(crate) fn value(words: &[f32]) -> u64 {
-    u64::from(words[0].to_bits()) | u64::from(words[1].to_bits()) << 32
+pub(crate) fn value(words: &[u32]) -> u64 {
+    u64::from(words[0]) | u64::from(words[1]) << 32
 }
 
 /// Polls until `done` returns true, sleeping between polls.
@@ -40,16 +40,16 @@ fn until(
 
 /// Sends to one rank while receiving from another, either of them optional; returns the received message when both are
 /// done.
-fn pass(
+fn pass<T: Number + Default>(
     end: &mut dyn Transport,
-    outgoing: Option<(Rank, Vec<f32>)>,
+    outgoing: Option<(Rank, Vec<T>)>,
     incoming: Option<(Rank, usize)>,
     kind: u32,
-) -> Result<Vec<f32>, TransportError> {
+) -> Result<Vec<T>, TransportError> {
     let (to, values) = outgoing.unzip();
     let (from, count) = incoming.unzip();
     let mine = Box::leak(values.unwrap_or_default().into_boxed_slice());
-    let theirs = Box::leak(vec![0.0f32; count.unwrap_or(0)].into_boxed_slice());
+    let theirs = Box::leak(vec![T::default(); count.unwrap_or(0)].into_boxed_slice());
     // SAFETY: both are leaked here and freed below once the messages are done, never on an error.
     let (source, target) =
         unsafe { (Region::new(mine.as_ptr(), mine.len()), RegionMut::new(theirs.as_mut_ptr(), theirs.len())) };
@@ -82,14 +82,19 @@ pub fn send(end: &mut dyn Transport, to: Rank, kind: u32, value: u64) -> Result<
 /// # Errors
 /// When the job has ended.
 pub fn receive(end: &mut dyn Transport, from: Rank, kind: u32) -> Result<u64, TransportError> {
-    receive_elements(end, from, kind, 2).map(|words| value(&words))
+    receive_elements(end, from, kind, 2).map(|words: Vec<u32>| value(&words))
 }
 
 /// Sends a copy of `values` to `to` and returns when it has been received; the receiver must know their number.
 ///
 /// # Errors
 /// When the job has ended.
-pub fn send_elements(end: &mut dyn Transport, to: Rank, kind: u32, values: Vec<f32>) -> Result<(), TransportError> {
+pub fn send_elements<T: Number + Default>(
+    end: &mut dyn Transport,
+    to: Rank,
+    kind: u32,
+    values: Vec<T>,
+) -> Result<(), TransportError> {
     pass(end, Some((to, values)), None, kind).map(drop)
 }
 
@@ -97,17 +102,16 @@ pub fn send_elements(end: &mut dyn Transport, to: Rank, kind: u32, values: Vec<f
 ///
 /// # Errors
 /// When the job has ended.
-pub fn receive_elements(
+pub fn receive_elements<T: Number + Default>(
     end: &mut dyn Transport,
     from: Rank,
     kind: u32,
     count: usize,
-) -> Result<Vec<f32>, TransportError> {
+) -> Result<Vec<T>, TransportError> {
     pass(end, None, Some((from, count)), kind)
 }
 
-/// Sends words, preceded by their number, to `to` and returns when they have been received. They travel as bit patterns
-/// of fp32 elements; copying does not change them.
+/// Sends words, preceded by their number, to `to` and returns when they have been received.
 pub(crate) fn send_words(end: &mut dyn Transport, to: Rank, list: &[u64]) -> Result<(), TransportError> {
     send(end, to, LENGTH, list.len() as u64)?;
     send_elements(end, to, CONTENT, list.iter().flat_map(|word| words(*word)).collect())
@@ -116,7 +120,7 @@ pub(crate) fn send_words(end: &mut dyn Transport, to: Rank, list: &[u64]) -> Res
 /// The next list of words from `from`.
 pub(crate) fn receive_words(end: &mut dyn Transport, from: Rank) -> Result<Vec<u64>, TransportError> {
     let count = receive(end, from, LENGTH)? as usize;
-    let halves = receive_elements(end, from, CONTENT, 2 * count)?;
+    let halves: Vec<u32> = receive_elements(end, from, CONTENT, 2 * count)?;
     Ok(halves.chunks_exact(2).map(value).collect())
 }
 
@@ -125,7 +129,7 @@ pub(crate) fn receive_words(end: &mut dyn Transport, from: Rank) -> Result<Vec<u
 /// # Errors
 /// When the job has ended.
 pub fn swap(end: &mut dyn Transport, to: Rank, from: Rank, kind: u32, value: u64) -> Result<u64, TransportError> {
-    pass(end, Some((to, words(value).to_vec())), Some((from, 2)), kind).map(|words| self::value(&words))
+    pass(end, Some((to, words(value).to_vec())), Some((from, 2)), kind).map(|words: Vec<u32>| self::value(&words))
 }
 
 /// Returns when all ranks of the job have called it, after ⌈log2 ranks⌉ rounds.

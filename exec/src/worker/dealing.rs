@@ -74,7 +74,7 @@ impl Worker<'_> {
         // SAFETY: samples are not written, and those being sent are released after they have left.
         let from = |values: &[f32]| unsafe { Region::new(values.as_ptr(), values.len()) };
         // SAFETY: only this message writes there, and nothing reads it until it is taken.
-        let to = |values: *mut [f32]| unsafe { RegionMut::new(values.cast(), values.len()) };
+        let to = |values: *mut [f32]| unsafe { RegionMut::new(values.cast::<f32>(), values.len()) };
         let from = store.data.places(&leaving).into_iter().map(from).collect();
         let buffers = Buffers::scattered(from, places.into_iter().map(to).collect());
         let mut exchange = self.exchange_of(group, &moves.counts, round % at_once, buffers)?;

@@ -41,12 +41,12 @@ impl<'a> Worker<'a> {
             let id = if rank == ranks.first() {
                 let id = self.memory.device().new_group()?;
                 for other in ranks.iter().skip(1) {
-                    control::send_elements(self.transport, Rank(other), GROUP, id.words())?;
+                    control::send_elements(self.transport, Rank(other), GROUP, id.0.to_vec())?;
                 }
                 id
             } else {
                 let first = Rank(ranks.first());
-                GroupId::of(&control::receive_elements(self.transport, first, GROUP, GroupId::WORDS)?)
+                GroupId::of(&control::receive_elements(self.transport, first, GROUP, GroupId::BYTES)?)
             };
             let member = ranks.member(rank).expect("a rank belongs to its group");
             self.memory.device().join(group, &id, member, ranks.count())?;

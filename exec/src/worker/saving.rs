@@ -73,7 +73,7 @@ impl Worker<'_> {
             self.transport.wait(Some(Instant::now() + NAP))?;
         }
         // SAFETY: the message is done, and there is no other.
-        let word = unsafe { self.memory.orders.slice(place..place + 1) }[0];
+        let word: u32 = unsafe { self.memory.orders.slice(place..place + 1) }[0];
         let order = ORDERS.get(word as usize).copied();
         order.ok_or_else(|| {
             let cause = format!("rank 0 ordered {word}, which is unknown");

@@ -145,7 +145,7 @@ fn packs(program: &Program) -> bool {
 /// Memory whose pages are already mapped: a shuffle does not wait for the system to clear them.
 fn touched(elements: usize) -> Arena {
     // Zeros would be lazily mapped pages, which the system clears at the first write.
-    Arena::new(vec![1.0; elements])
+    Arena::new(vec![1.0f32; elements])
 }
 
 impl Worker<'_> {

@@ -148,6 +148,25 @@ fn small(end: &mut dyn Transport) -> Result<(), TransportError> {
         }
         assert!((0..elements).all(|i| into[i] == (i % 1000) as f32 + previous.0 as f32 + 1.0));
     }
+    other_formats(end)
+}
+
+/// Bytes and words from rank 0 to every other: of no length, of less than a word, and of several pieces.
+fn other_formats(end: &mut dyn Transport) -> Result<(), TransportError> {
+    for elements in [0usize, 5, 300_001] {
+        let bytes: Vec<u8> = (0..elements).map(|index| (index % 251) as u8).collect();
+        // Among them the bits of signalling NaNs.
+        let words: Vec<u32> = (0..elements as u32).map(|index| 0x7f80_0001 ^ index.rotate_left(7)).collect();
+        if end.rank().0 == 0 {
+            for other in (1..end.ranks()).map(Rank) {
+                control::send_elements(end, other, 6, bytes.clone())?;
+                control::send_elements(end, other, 7, words.clone())?;
+            }
+        } else {
+            assert_eq!(control::receive_elements::<u8>(end, Rank(0), 6, elements)?, bytes);
+            assert_eq!(control::receive_elements::<u32>(end, Rank(0), 7, elements)?, words);
+        }
+    }
     Ok(())
 }
 

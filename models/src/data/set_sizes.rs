@@ -1,5 +1,6 @@
 //! Counts the samples of a data set by its name, so that predictions load what runs load.
 
+use lockstep_topology::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::Shape;
@@ -103,6 +104,6 @@ impl SetSizes {
     /// The default number of synthetic training images of this shape.
     pub fn default_synthetic(input: Shape) -> u64 {
         let (samples, bytes) = SetSizes::SYNTHETIC;
-        samples.min(bytes / (input.elements() * 4).max(1)).max(4)
+        samples.min(bytes / Dtype::F32.bytes(input.elements()).max(1)).max(4)
     }
 }

@@ -43,7 +43,7 @@ impl LayerRule for Dropout {
         [Work::of(input, input, of.output + mask), Work::of(input, input + mask, input), Work::default()]
     }
 
-    fn keeps(&self, _: Shape, output: Shape) -> Option<(&'static str, u64)> {
-        Some(("mask", output.elements()))
+    fn keeps(&self, _: Shape, output: Shape) -> Option<KeptTensor> {
+        Some(KeptTensor::of("mask", output.elements(), Dtype::U8))
     }
 }

@@ -50,8 +50,8 @@ impl LayerRule for GroupNorm {
     }
 
     /// A mean and an inverse deviation of each group.
-    fn keeps(&self, _: Shape, _: Shape) -> Option<(&'static str, u64)> {
-        Some(("statistics", u64::from(self.groups) * 8))
+    fn keeps(&self, _: Shape, _: Shape) -> Option<KeptTensor> {
+        Some(KeptTensor::of("statistics", 2 * u64::from(self.groups), Dtype::F32))
     }
 
     /// As batch normalisation: forward 6 FLOPs an element, backward 4 in each pass.

@@ -39,8 +39,8 @@ impl LayerRule for LayerNorm {
     }
 
     /// A mean and an inverse deviation of each place.
-    fn keeps(&self, input: Shape, _: Shape) -> Option<(&'static str, u64)> {
-        Some(("statistics", u64::from(input.height) * u64::from(input.width) * 8))
+    fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
+        Some(KeptTensor::of("statistics", 2 * u64::from(input.height) * u64::from(input.width), Dtype::F32))
     }
 
     /// As batch normalisation: forward 6 FLOPs an element, backward 4 in each pass.

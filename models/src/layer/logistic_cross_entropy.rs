@@ -30,7 +30,7 @@ impl LayerRule for LogisticCrossEntropy {
         SoftmaxCrossEntropy.work(of)
     }
 
-    fn keeps(&self, input: Shape, output: Shape) -> Option<(&'static str, u64)> {
+    fn keeps(&self, input: Shape, output: Shape) -> Option<KeptTensor> {
         SoftmaxCrossEntropy.keeps(input, output)
     }
 }

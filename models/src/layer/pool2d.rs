@@ -150,8 +150,8 @@ impl LayerRule for Pool2d {
         [Work::of(flops, of.input, of.output), data, Work::default()]
     }
 
-    fn keeps(&self, _: Shape, output: Shape) -> Option<(&'static str, u64)> {
-        (self.kind == PoolKind::Max).then(|| ("places", output.elements() * 4))
+    fn keeps(&self, _: Shape, output: Shape) -> Option<KeptTensor> {
+        (self.kind == PoolKind::Max).then(|| KeptTensor::of("places", output.elements(), Dtype::U32))
     }
 
     fn joins(&self, chain: &[&Layer]) -> bool {

@@ -39,8 +39,8 @@ impl LayerRule for ResponseNorm {
     }
 
     /// The norm of each channel.
-    fn keeps(&self, input: Shape, _: Shape) -> Option<(&'static str, u64)> {
-        Some(("norms", u64::from(input.channels) * 4))
+    fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
+        Some(KeptTensor::of("norms", u64::from(input.channels), Dtype::F32))
     }
 
     /// Forward a square, a sum and four FLOPs an element; backward a product and a sum, then four; of the parameters a

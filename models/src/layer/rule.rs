@@ -1,7 +1,27 @@
 //! `LayerRule`: defines the properties of every kind of layer: shapes, parameters, work, memory, splitting, fusion and
 //! costs.
 
+use lockstep_topology::Dtype;
+
 use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Layer, LayerKind, Shape, Sizes, Work};
+
+/// What a layer's kernel keeps from its forward to its backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptTensor {
+    /// What it is: `places`, `mask`.
+    pub what: &'static str,
+    /// Its elements for each sample.
+    pub elements: u64,
+    /// The format of an element.
+    pub dtype: Dtype,
+}
+
+impl KeptTensor {
+    /// `elements` of `dtype` for each sample.
+    pub(super) fn of(what: &'static str, elements: u64, dtype: Dtype) -> KeptTensor {
+        KeptTensor { what, elements, dtype }
+    }
+}
 
 /// A learnable tensor of a layer, before the model places it.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,8 +94,8 @@ pub trait LayerRule: OfKind {
         None
     }
 
-    /// What its kernel keeps for the backward pass: a name, and bytes for each sample.
-    fn keeps(&self, _input: Shape, _output: Shape) -> Option<(&'static str, u64)> {
+    /// What its kernel keeps for the backward pass.
+    fn keeps(&self, _input: Shape, _output: Shape) -> Option<KeptTensor> {
         None
     }
 

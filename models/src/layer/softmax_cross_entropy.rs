@@ -37,7 +37,7 @@ impl LayerRule for SoftmaxCrossEntropy {
         [Work::of(5.0 * of.input, scores, scores), Work::of(scores, scores, of.input), Work::default()]
     }
 
-    fn keeps(&self, input: Shape, _: Shape) -> Option<(&'static str, u64)> {
-        Some(("probabilities", u64::from(input.channels) * 4))
+    fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
+        Some(KeptTensor::of("probabilities", u64::from(input.channels), Dtype::F32))
     }
 }

@@ -5,10 +5,12 @@
 
 use std::ops::RangeInclusive;
 
+use lockstep_topology::Dtype;
+
 use crate::layer::InputUse;
 use crate::{Area, Layer, LayerId, Model, Op, Phase, Program, Role};
 
-use super::{LINE_BYTES, PLANNED};
+use super::LINE_BYTES;
 
 /// What a tensor of a layer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,12 +32,21 @@ pub struct PlannedTensor {
     pub layer: LayerId,
     /// What of the layer it holds.
     pub content: Content,
-    /// Its size in whole cache lines, so that each begins on one.
-    pub bytes: u64,
+    /// Its elements.
+    pub elements: u64,
+    /// Their format.
+    pub dtype: Dtype,
     /// The task that writes it first.
     pub first: usize,
     /// The task that uses it last.
     pub last: usize,
+}
+
+impl PlannedTensor {
+    /// The memory that it takes: whole cache lines, so that each tensor begins on one.
+    pub fn bytes(&self) -> u64 {
+        self.dtype.bytes(self.elements).next_multiple_of(LINE_BYTES)
+    }
 }
 
 /// The chains of a role: their positions, and how many samples they take.
@@ -102,29 +113,28 @@ impl Uses {
     }
 }
 
-/// The activations of one micro-batch and their gradients; input and parameters are not among them.
-pub fn activations(program: &Program, role: &Role) -> Vec<PlannedTensor> {
+/// The activations of one micro-batch and their gradients in `dtype`; input and parameters are not among them.
+pub fn activations(program: &Program, role: &Role, dtype: Dtype) -> Vec<PlannedTensor> {
     let (model, chains) = (&program.model, Chains::of(program, role));
     let (outputs, gradients) = uses(program, role);
     let repeats: Vec<RangeInclusive<usize>> = repeats(role).collect();
     let mut tensors = Vec::new();
     for (layer, node) in model.iter().skip(1) {
-        let mut push = |content: Content, what: &str, bytes: u64, span: (usize, usize)| {
-            let (name, bytes) = (format!("{}{what}", node.name), bytes.next_multiple_of(LINE_BYTES));
-            let (first, last) = across_repetitions(&repeats, span);
-            tensors.push(PlannedTensor { name, layer, content, bytes, first, last });
+        let mut push = |content: Content, what: &str, (elements, dtype): (u64, Dtype), span: (usize, usize)| {
+            let (name, (first, last)) = (format!("{}{what}", node.name), across_repetitions(&repeats, span));
+            tensors.push(PlannedTensor { name, layer, content, elements, dtype, first, last });
         };
         let samples = chains.samples_in(model, layer);
         let of_gradient = (Content::Gradient, " gradient", gradients[layer.index()]);
         for (content, what, uses) in [(Content::Output, "", outputs[layer.index()]), of_gradient] {
             if let (Some(span), true, false) = (uses.span, uses.wanted, node.layer.is_loss()) {
-                push(content, what, PLANNED.bytes(samples * node.output.elements()), span);
+                push(content, what, (samples * node.output.elements(), dtype), span);
             }
         }
-        let Some((what, kept)) = node.layer.rule().keeps(node.input_shapes[0], node.output) else { continue };
+        let Some(kept) = node.layer.rule().keeps(node.input_shapes[0], node.output) else { continue };
         let Some(chain) = chains.of_layer[layer.index()] else { continue };
         if let (Some(first), Some(last)) = (chains.forward[chain], chains.last_backward[chain]) {
-            push(Content::Kept, &format!(" {what}"), samples * kept, (first, last));
+            push(Content::Kept, &format!(" {}", kept.what), (samples * kept.elements, kept.dtype), (first, last));
         }
     }
     tensors

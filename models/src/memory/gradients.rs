@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, Task, TaskId};
 
+use super::LINE_BYTES;
 use super::arrange::{Allocation, arrange, live_bytes};
 use super::element_addresses::{ElementAddresses, padding_by_end};
 use super::plan::Reuse;
-use super::{LINE_BYTES, PLANNED};
 
 /// Parameters whose gradients are made, exchanged, consumed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,26 +39,26 @@ impl ElementAddresses {
 /// `apart` elements do.
 fn sharing(program: &Program, role: &Role, apart: usize) -> Option<ElementAddresses> {
     let lives = lives(program, role)?;
-    let padding_by_end = padding_by_end(program, role, Buffer::Gradients);
+    let (padding_by_end, dtype) = (padding_by_end(program, role, Buffer::Gradients), program.dtype(Buffer::Gradients));
     let storage = |life: &GradientLife| {
         let padding = padding_by_end.get(&life.range.end).copied().unwrap_or(0);
         Allocation {
-            bytes: PLANNED.bytes(life.range.end - life.range.start + padding).next_multiple_of(LINE_BYTES),
+            bytes: dtype.bytes(life.range.end - life.range.start + padding).next_multiple_of(LINE_BYTES),
             first: life.first,
             last: life.last,
             again: None,
         }
     };
     let pieces: Vec<Allocation> = lives.iter().map(storage).collect();
-    let all = PLANNED.bytes(apart as u64);
+    let all = dtype.bytes(apart as u64);
     if live_bytes(&pieces) >= all {
         return None;
     }
     let arrangement = arrange(&pieces);
     let place = |(life, offset): (&GradientLife, &u64)| {
-        (life.range.start as usize..life.range.end as usize, PLANNED.elements_within(*offset) as usize)
+        (life.range.start as usize..life.range.end as usize, dtype.elements_within(*offset) as usize)
     };
-    let elements = PLANNED.elements_within(arrangement.bytes) as usize;
+    let elements = dtype.elements_within(arrangement.bytes) as usize;
     let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
     (arrangement.bytes < all)
         .then(|| ElementAddresses::new(pieces, elements, program.model.parameter_elements() as usize))

@@ -6,9 +6,10 @@
 
 use std::ops::Range;
 
+use lockstep_topology::Dtype;
+
 use crate::{Area, LayerId, Op, Phase, Program, Role};
 
-use super::PLANNED;
 use super::activations::{Chains, Content, PlannedTensor, activations};
 use super::arrange::{Allocation, arrange, live_bytes};
 
@@ -39,11 +40,22 @@ pub enum Flattening {
     Moves,
 }
 
-/// The position of everything in the arena; ranges are fp32 elements.
+/// How a device stores activations and their gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ActivationFormat {
+    /// The format of their numbers.
+    pub dtype: Dtype,
+    /// The effect of flattening an image.
+    pub flattening: Flattening,
+}
+
+/// The position of everything in the arena; ranges are bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Length of the arena.
-    pub elements: usize,
+    /// Bytes of the arena.
+    pub bytes: usize,
+    /// The format of outputs and gradients.
+    pub dtype: Dtype,
     /// By layer: its output; `None` inside chains, for the input and for losses. Equal to an input's: the layer
     /// works in place.
     pub outputs: Vec<Option<Range<usize>>>,
@@ -69,15 +81,17 @@ pub struct Activations {
 }
 
 impl Plan {
-    /// The plan for the ranks of a role on devices where flattened images are views.
+    /// The plan for the ranks of a role in the program's precision, on devices where flattened images are views.
     pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> Plan {
-        Plan::on_device(program, role, reuse, Flattening::View)
+        let dtype = program.precision.activation_dtype();
+        Plan::on_device(program, role, reuse, ActivationFormat { dtype, flattening: Flattening::View })
     }
 
-    /// The plan for the ranks of a role on devices that flatten images in this way.
-    pub fn on_device(program: &Program, role: &Role, reuse: Reuse, flattening: Flattening) -> Plan {
+    /// The plan for the ranks of a role on devices that store activations in this way.
+    pub fn on_device(program: &Program, role: &Role, reuse: Reuse, format: ActivationFormat) -> Plan {
+        let ActivationFormat { dtype, flattening } = format;
         let chains = Chains::of(program, role);
-        let mut tensors = activations(program, role);
+        let mut tensors = activations(program, role, dtype);
         if reuse == Reuse::Counted {
             for tensor in tensors.iter_mut().filter(|tensor| tensor.content == Content::Output) {
                 tensor.last = tensor.last.max(chains.referred_until(&program.model, tensor.layer));
@@ -91,12 +105,13 @@ impl Plan {
             ),
         };
         let range = |piece: usize, bytes: u64| {
-            let start = PLANNED.elements_within(arrangement.offsets[piece]);
-            start as usize..(start + PLANNED.elements_within(bytes)) as usize
+            let start = arrangement.offsets[piece];
+            start as usize..(start + bytes) as usize
         };
         let layers = program.model.layers().len();
         let mut plan = Plan {
-            elements: PLANNED.elements_within(arrangement.bytes) as usize,
+            bytes: arrangement.bytes as usize,
+            dtype,
             outputs: vec![None; layers],
             gradients: vec![None; layers],
             dead: vec![Vec::new(); role.tasks.len()],
@@ -104,13 +119,11 @@ impl Plan {
         };
         for (tensor, piece) in tensors.iter().zip(&piece_of) {
             let Some(piece) = *piece else { continue };
-            let elements = program.model.node(tensor.layer).output.elements();
-            let bytes = PLANNED.bytes(chains.samples_in(&program.model, tensor.layer) * elements);
             let of_layer = match tensor.content {
                 Content::Output => &mut plan.outputs,
                 _ => &mut plan.gradients,
             };
-            of_layer[tensor.layer.index()] = Some(range(piece, bytes));
+            of_layer[tensor.layer.index()] = Some(range(piece, dtype.bytes(tensor.elements)));
         }
         for (index, piece) in pieces.iter().enumerate() {
             if let Some(dead) = plan.dead.get_mut(piece.last) {
@@ -119,25 +132,25 @@ impl Plan {
         }
         plan
     }
+
+    /// The elements of a range.
+    pub fn elements(&self, range: &Range<usize>) -> u64 {
+        self.dtype.elements_within(range.len() as u64)
+    }
 }
 
 impl Activations {
     /// The memory of a role; `planned` is the arena of [`Plan::of_role`] with all reuse.
     pub fn of_role(program: &Program, role: &Role) -> Activations {
-        let mut tensors = activations(program, role);
+        let tensors = activations(program, role, program.precision.activation_dtype());
         let (mut pieces, _) = pieces(program, role, &tensors, (Reuse::Full, Flattening::View));
-        // A plan counts elements, whatever their size.
-        let taken = |bytes: u64| program.precision.activation_dtype().bytes(PLANNED.elements_within(bytes));
-        let arena = taken(arrange(&pieces).bytes);
-        pieces.iter_mut().for_each(|piece| piece.bytes = taken(piece.bytes));
-        let stored = tensors.iter_mut().filter(|tensor| tensor.content != Content::Kept);
-        stored.for_each(|tensor| tensor.bytes = taken(tensor.bytes));
+        let arena = arrange(&pieces).bytes;
         let kept = || tensors.iter().filter(|tensor| tensor.content == Content::Kept);
         pieces.extend(kept().map(storage));
         Activations {
             tensors: tensors.len(),
-            unplanned: tensors.iter().map(|tensor| tensor.bytes).sum(),
-            planned: arena + kept().map(|tensor| tensor.bytes).sum::<u64>(),
+            unplanned: tensors.iter().map(PlannedTensor::bytes).sum(),
+            planned: arena + kept().map(PlannedTensor::bytes).sum::<u64>(),
             live: live_bytes(&pieces),
         }
     }
@@ -156,7 +169,7 @@ fn last_compute(role: &Role) -> Option<(usize, Phase)> {
 }
 
 fn storage(tensor: &PlannedTensor) -> Allocation {
-    Allocation { bytes: tensor.bytes, first: tensor.first, last: tensor.last, again: None }
+    Allocation { bytes: tensor.bytes(), first: tensor.first, last: tensor.last, again: None }
 }
 
 /// The pieces of memory that the tensors need, and the piece of each tensor; what kernels keep has none.
@@ -180,7 +193,7 @@ fn pieces(
             chains.of_layer[tensor.layer.index()].filter(|_| output && matches!(reuse, Reuse::InPlace | Reuse::Full));
         let over = chain.and_then(|chain| {
             let (layers, forward) = (&program.chains[chain], chains.forward[chain]?);
-            overwritten(program, layers, (forward, flattening), tensor.bytes, &pieces, &output_piece)
+            overwritten(program, layers, (forward, flattening), tensor.bytes(), &pieces, &output_piece)
         });
         let piece = over.unwrap_or(pieces.len());
         match over {

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use crate::{Buffer, Op, Phase, Program, Role, TaskId};
 
+use super::LINE_BYTES;
 use super::arrange::{Allocation, arrange};
 use super::element_addresses::{ElementAddresses, padding_by_end};
 use super::gradients::{merged, parameters_of};
 use super::plan::Reuse;
-use super::{LINE_BYTES, PLANNED};
 
 impl ElementAddresses {
     /// The gathered parameters of the ranks of a role: none where they keep all; in their order, unless `reuse` lets
@@ -27,11 +27,11 @@ impl ElementAddresses {
 
 /// Buckets in memory that earlier ones have freed; `None` where layers read what no copy has begun.
 fn sharing(program: &Program, role: &Role) -> Option<ElementAddresses> {
-    let padding_by_end = padding_by_end(program, role, Buffer::Weights);
+    let (padding_by_end, dtype) = (padding_by_end(program, role, Buffer::Weights), program.dtype(Buffer::Weights));
     let lives = merged(uses(program, role));
     let storage = |(range, tasks): &(Range<u64>, Vec<TaskId>)| {
         let padding = padding_by_end.get(&range.end).copied().unwrap_or(0);
-        let bytes = PLANNED.bytes(range.end - range.start + padding).next_multiple_of(LINE_BYTES);
+        let bytes = dtype.bytes(range.end - range.start + padding).next_multiple_of(LINE_BYTES);
         let mut lives = lives_of(role, range, tasks)?.into_iter();
         let (first, last) = lives.next()?;
         let again = lives.reduce(|a, b| (a.0, b.1));
@@ -40,9 +40,9 @@ fn sharing(program: &Program, role: &Role) -> Option<ElementAddresses> {
     let pieces: Vec<Allocation> = lives.iter().map(storage).collect::<Option<_>>()?;
     let arrangement = arrange(&pieces);
     let place = |((range, _), offset): (&(Range<u64>, _), &u64)| {
-        (range.start as usize..range.end as usize, PLANNED.elements_within(*offset) as usize)
+        (range.start as usize..range.end as usize, dtype.elements_within(*offset) as usize)
     };
-    let elements = PLANNED.elements_within(arrangement.bytes) as usize;
+    let elements = dtype.elements_within(arrangement.bytes) as usize;
     let pieces = lives.iter().zip(&arrangement.offsets).map(place).collect();
     Some(ElementAddresses::new(pieces, elements, program.model.parameter_elements() as usize))
 }

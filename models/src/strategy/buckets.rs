@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use lockstep_topology::{Collective, InputError};
+use lockstep_topology::{Collective, Dtype, InputError};
 use petgraph::graph::NodeIndex;
 
 use super::data_parallel::Passes;
@@ -97,7 +97,8 @@ pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<
     let full = |cut: &Cut| match bucket {
         Bucket::Layer | Bucket::Tensor => true,
         Bucket::Whole => false,
-        Bucket::Size(bytes) => (cut.range.end - cut.range.start) * 4 >= bytes.0,
+        // Whatever the format of gradients, so that it does not change the buckets.
+        Bucket::Size(bytes) => Dtype::F32.bytes(cut.range.end - cut.range.start) >= bytes.0,
     };
     let mut cuts: Vec<Cut> = Vec::new();
     for id in layers.iter().rev().copied() {

@@ -12,7 +12,7 @@ use lockstep_topology::{Placement, PlacementRule, Schedule, unknown_name};
 
 use super::unit::UnitDimension;
 
-/// Bytes of an fp32 element.
+/// Bytes of an fp32 element: the papers' closed forms count fp32.
 const ELEMENT_BYTES: f64 = Dtype::F32.bytes(1) as f64;
 
 /// Keys of a `computed` table.
@@ -147,7 +147,7 @@ static FORMS: [Form; 19] = {
         // convolutions (Fig. 2).
         form("passes", Number, &["model", "strategy", "workers"], |of| Ok(2.0 + 2.0 * f64::from(dense_passes(of)?))),
         // Bytes of the outputs and gradients of all samples, none sharing memory (Koliousis et al. 2019 §4.5).
-        form("output-bytes", Size, &["model", "samples"], |of| Ok(ELEMENT_BYTES * of.planned(Reuse::Nothing)?)),
+        form("output-bytes", Size, &["model", "samples"], |of| of.planned(Reuse::Nothing)),
         // The share of these that the plan of a training saves, by which simulator and executor place buffers.
         form("plan-saving", Number, &["model", "samples"], |of| {
             Ok(1.0 - of.planned(Reuse::Full)? / of.planned(Reuse::Nothing)?)
@@ -264,12 +264,12 @@ impl Given {
         lockstep_readers::load_model(&self.model)
     }
 
-    /// Elements of one rank's outputs and gradients with all samples in one batch. Only a training's own plan has layers
+    /// Bytes of one rank's outputs and gradients with all samples in one batch. Only a training's own plan has layers
     /// that are fused into others.
     fn planned(&self, reuse: Reuse) -> Result<f64, InputError> {
         let program =
             Job { fuse: reuse == Reuse::Full, ..Job::new(Arc::new(self.load()?), 1, self.samples) }.program()?;
-        Ok(Plan::of_role(&program, &program.roles[0], reuse).elements as f64)
+        Ok(Plan::of_role(&program, &program.roles[0], reuse).bytes as f64)
     }
 }
 

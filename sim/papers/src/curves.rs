@@ -11,7 +11,7 @@ mod shipped;
 #[cfg(test)]
 mod tests;
 
-use lockstep_topology::{Algorithm, Collective, HostingRule};
+use lockstep_topology::{Algorithm, Collective, Dtype, HostingRule};
 
 pub use draw::curves_page;
 pub use errors::{Curves, curves};
@@ -72,7 +72,7 @@ impl CurveColumn {
         match self {
             CurveColumn::Named(collective) => collective.clone(),
             CurveColumn::AllToAll => {
-                let each = bytes / 4 / u64::from(ranks.max(1));
+                let each = Dtype::F32.elements_within(bytes) / u64::from(ranks.max(1));
                 Collective::AllToAllV { counts: vec![each; (ranks * ranks) as usize].into() }
             }
         }

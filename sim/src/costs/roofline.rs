@@ -161,7 +161,7 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
 /// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain
 /// stay in caches.
 pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
-    let tensor = |node: &Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
+    let tensor = |node: &Node| Dtype::F32.bytes(u64::from(samples) * node.output.elements()) as f64;
     let mut inside = 0.0;
     if position > 0 {
         inside += tensor(nodes[position - 1]);
@@ -213,12 +213,12 @@ impl Costs for Roofline {
 
     /// Momentum SGD reads w, g and v and writes w and v.
     fn update(&self, device: &Device, elements: u64) -> Cost {
-        Roof::of(device).streaming(elements as f64, 5.0 * 4.0 * elements as f64)
+        Roof::of(device).streaming(elements as f64, 5.0 * Dtype::F32.bytes(elements) as f64)
     }
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
-        let elements = f64::from(samples) * program.model.input().elements() as f64;
-        Roof::of(device).streaming(elements, COPY_TRAFFIC * 4.0 * elements)
+        let elements = u64::from(samples) * program.model.input().elements();
+        Roof::of(device).streaming(elements as f64, COPY_TRAFFIC * Dtype::F32.bytes(elements) as f64)
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

@@ -10,7 +10,7 @@ use lockstep_models::profile::{
 };
 use lockstep_models::{Node, Op, Partition, Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
-use lockstep_topology::{InputError, Library};
+use lockstep_topology::{Dtype, InputError, Library};
 
 use super::near::Nearest;
 use super::roofline::Numbers;
@@ -266,7 +266,7 @@ impl Costs for CostTable {
     fn sample_copy(&self) -> Option<(f64, f64)> {
         let entry = self.moves.iter().find(|entry| entry.elements >= Partition::PACKED_BELOW)?;
         // Writing to random places is the slower half of a copy.
-        Some((entry.unpack.value / (4.0 * entry.elements as f64), self.cpu.share(entry.slowdown, 1.0)))
+        Some((entry.unpack.value / Dtype::F32.bytes(entry.elements) as f64, self.cpu.share(entry.slowdown, 1.0)))
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

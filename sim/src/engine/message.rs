@@ -72,7 +72,7 @@ impl<F: Fluid> Engine<'_, F> {
         let (group_exchange, from_rank) = (flight.group_exchange, flight.rank);
         let plan = &self.plan.group_exchanges[group_exchange as usize];
         let (to_rank, buffered) = (plan.members.rank(step.peer), plan.schedule.buffered_sends());
-        let bytes = step.elements() * plan.element_bytes;
+        let bytes = plan.schedule.dtype().bytes(step.elements());
         let connection = connection(plan, lane);
         let (path, earlier) = self.path_for((from_rank, to_rank), connection, bytes)?;
         let to_flight = self.flight_sent_to(id, plan.member(self.resources.orbits().representative(to_rank)));
@@ -372,12 +372,12 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The class and seconds of the work that receives the message which `lane` waits for, and its action.
     pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64, TraceWork) {
-        let element_bytes = self.plan.group_exchanges[self.flights.at(id).group_exchange as usize].element_bytes;
+        let schedule = &self.plan.group_exchanges[self.flights.at(id).group_exchange as usize].schedule;
         let run = self.flights.at_mut(id).lane(lane).expect("an arrival belongs to a lane in flight");
         let step = run.waiting.expect("an arrival belongs to a receive");
         let message = run.matched.expect("an arrival is a message");
         let number = self.messages.at(message).path;
-        let (path, bytes) = (self.paths.at(number), step.elements() * element_bytes);
+        let (path, bytes) = (self.paths.at(number), schedule.dtype().bytes(step.elements()));
         let work = TraceWork::Receive { path: number, bytes, sums: step.action == Action::RecvSum };
         (path.receive, path.receive_seconds(step.action, bytes), work)
     }

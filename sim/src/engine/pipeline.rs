@@ -8,7 +8,7 @@
 
 use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
-use lockstep_topology::{InputError, PipelinePhase, Time};
+use lockstep_topology::{Dtype, InputError, PipelinePhase, Time};
 
 use super::line::{Shared, has_twice};
 use super::message::WORKED_OUT;
@@ -132,7 +132,7 @@ impl<F: Fluid> Engine<'_, F> {
         let mut ring = RingEdges::default();
         for rank in 0..ranks {
             let between = hop(rank, ranks, members);
-            if !self.add_edge(&mut ring, between, (phases, plan.element_bytes), (at_once, whole))? {
+            if !self.add_edge(&mut ring, between, (phases, plan.schedule.dtype()), (at_once, whole))? {
                 return Ok(Err(WhyNot::MessagesVary));
             }
             // A message that flows before its receiver has started, or after its sender has ended, takes memory
@@ -156,7 +156,7 @@ impl<F: Fluid> Engine<'_, F> {
         &mut self,
         ring: &mut RingEdges,
         (from, to): (u32, u32),
-        blocks: (&[PipelinePhase], u64),
+        blocks: (&[PipelinePhase], Dtype),
         (at_once, whole): (bool, bool),
     ) -> Result<bool, InputError> {
         let path = self.path(from, to, PLAIN)?;
@@ -172,16 +172,16 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(true)
     }
 
-    /// The times of the blocks of `phases` on a path, at this many bytes per element; `None` where equal lengths do not
+    /// The times of the blocks of `phases` on a path, in elements of this format; `None` where equal lengths do not
     /// always take the same time.
     fn edge(
         &mut self,
         path: u32,
-        (phases, element_bytes): (&[PipelinePhase], u64),
+        (phases, dtype): (&[PipelinePhase], Dtype),
         (at_once, whole): (bool, bool),
     ) -> Option<Edge> {
         let path = self.paths.at(path);
-        let bytes = [0, 1].map(|more| element_bytes * (phases[0].elements + more));
+        let bytes = [0, 1].map(|more| dtype.bytes(phases[0].elements + more));
         let wire = path.pair == Pair::Wire;
         let [how, longer] = bytes.map(|bytes| match wire {
             false => How::Memory,
@@ -224,7 +224,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// All members have started: computes when each of them finishes.
     fn pass(&mut self, group_exchange: u32, pipeline: &mut Pipeline) -> Result<(), InputError> {
         let plan = self.plan;
-        let GroupExchange { schedule, element_bytes, .. } = &plan.group_exchanges[group_exchange as usize];
+        let GroupExchange { schedule, .. } = &plan.group_exchanges[group_exchange as usize];
         let (members, ranks) = (schedule.members(), self.ranks.len());
         if self.now.0 > u64::MAX / 2 {
             return Err(overflow());
@@ -254,7 +254,7 @@ impl<F: Fluid> Engine<'_, F> {
             let end = if schedule.buffered_sends() { done } else { done.max(Time(rid)) };
             let between = hop(member, ranks as u32, members);
             let (phases, path) = (&pipeline.phases, pipeline.paths[own]);
-            let passed = Passed { phases, element_bytes: *element_bytes, path, between, member, members };
+            let passed = Passed { phases, dtype: schedule.dtype(), path, between, member, members };
             self.set_final_state(&passed, states[own])?;
             self.take(&passed);
             self.events.push(end, Event::Through(flight));
@@ -264,12 +264,13 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// Sets the state that the event loop would have after these messages: counts, and the state of peers and ports.
     pub(super) fn set_final_state(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
-        let &Passed { phases, element_bytes, path, between: (from, to), member, members } = passed;
+        let &Passed { phases, dtype, path, between: (from, to), member, members } = passed;
         let (mut messages, mut bytes) = (0, 0);
         for phase in phases {
             let longer = u64::from(phase.longer_taken_in(member, members));
             messages += u64::from(phase.rounds);
-            bytes += element_bytes * (u64::from(phase.rounds) * phase.elements + longer);
+            let equal = u64::from(phase.rounds) - longer;
+            bytes += equal * dtype.bytes(phase.elements) + longer * dtype.bytes(phase.elements + 1);
         }
         let terms = &self.paths.at(path).terms;
         if self.paths.at(path).pair == Pair::Wire && terms.send > Time::ZERO {
@@ -307,7 +308,7 @@ impl<F: Fluid> Engine<'_, F> {
         for phase in passed.phases {
             let longer = phase.longer_taken_in(passed.member, passed.members);
             for (count, elements) in [(phase.rounds - longer, phase.elements), (longer, phase.elements + 1)] {
-                let each = passed.element_bytes * elements;
+                let each = passed.dtype.bytes(elements);
                 bytes += u64::from(count) * each;
                 seconds += f64::from(count) * path.receive_seconds(phase.action, each);
             }
@@ -325,7 +326,7 @@ impl<F: Fluid> Engine<'_, F> {
             // With equal blocks all rounds are one run.
             let runs = if phase.longer == 0 { 1 } else { phase.rounds };
             for round in 0..runs {
-                let each = passed.element_bytes * phase.taken_in(passed.member, round, passed.members);
+                let each = passed.dtype.bytes(phase.taken_in(passed.member, round, passed.members));
                 let count = phase.rounds / runs;
                 self.resources.done.take_often(path.receive, path.receive_seconds(phase.action, each), count);
                 if let (Carrier::Shared(class), Pair::Wire) = (path.carrier, path.pair) {
@@ -339,7 +340,7 @@ impl<F: Fluid> Engine<'_, F> {
 /// Rounds in which `member` of `members` received messages along a path from one rank to another.
 pub(super) struct Passed<'p> {
     pub(super) phases: &'p [PipelinePhase],
-    pub(super) element_bytes: u64,
+    pub(super) dtype: Dtype,
     pub(super) path: u32,
     pub(super) between: (u32, u32),
     pub(super) member: u32,

@@ -189,7 +189,7 @@ impl<F: Fluid> Engine<'_, F> {
         let mut ring = RingEdges::default();
         for member in 0..simulated {
             let (from, to) = hop(member, simulated, members);
-            let (blocks, kind) = ((&phases[..], plan.element_bytes), (true, plan.schedule.buffered_sends()));
+            let (blocks, kind) = ((&phases[..], plan.schedule.dtype()), (true, plan.schedule.buffered_sends()));
             if !self.add_edge(&mut ring, (own(from), own(to)), blocks, kind)? {
                 return Ok(Err(WhyNot::MessagesVary));
             }
@@ -271,13 +271,13 @@ impl<F: Fluid> Engine<'_, F> {
             let (ring, passed) = (&run.ring, run.until - run.at);
             let phases = ring.between(run.at..run.until);
             let phases: Vec<_> = phases.into_iter().map(|(_, phase)| phase).collect();
-            let GroupExchange { members, element_bytes, .. } = &self.plan.group_exchanges[run.group_exchange as usize];
+            let GroupExchange { members, schedule, .. } = &self.plan.group_exchanges[run.group_exchange as usize];
             for (member, (id, state)) in (0..).zip(run.flights.iter().zip(&run.then)) {
                 let (from, to) = hop(member, ring.edges.len() as u32, ring.members);
                 let between = (members.rank(from), members.rank(to));
                 let path = ring.paths[member as usize];
-                let (phases, element_bytes, members) = (&phases, *element_bytes, ring.members);
-                let what = Passed { phases, element_bytes, path, between, member, members };
+                let (phases, dtype, members) = (&phases, schedule.dtype(), ring.members);
+                let what = Passed { phases, dtype, path, between, member, members };
                 self.set_final_state(&what, *state)?;
                 self.take_one_by_one(&what);
                 let flight = self.flights.at_mut(*id);

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::nccl::NcclAnswer;
-use lockstep_topology::{Collective, InputError, Rank, Time};
+use lockstep_topology::{Collective, Dtype, InputError, Rank, Time};
 
 use super::input::STREAMS;
 use super::shortcuts::{Condition, WhyNot};
 use super::{Engine, Event, overflow};
 use crate::fluid::{ActivityId, ClassId, Fluid};
 use crate::nccl;
-use crate::plan::{FP32_BYTES, GroupExchange};
+use crate::plan::GroupExchange;
 use crate::platform::Platform;
 use crate::trace::{Slot, Took};
 
@@ -188,14 +188,14 @@ pub(crate) fn seconds_of(
     let (collective, elements) = (group_exchange.schedule.collective(), group_exchange.schedule.elements());
     let measured = match collective {
         // Measured in fp32.
-        Collective::AllReduce if group_exchange.element_bytes == FP32_BYTES => {
+        Collective::AllReduce if group_exchange.schedule.dtype() == Dtype::F32 => {
             platform.costs.library(library, &devices, elements)
         }
         _ => None,
     };
     let modelled = match (measured, group_exchange.algorithm.nccl()) {
         (None, Some(request)) => {
-            let bytes = elements.saturating_mul(group_exchange.element_bytes);
+            let bytes = group_exchange.schedule.dtype().bytes(elements);
             platform.costs.modelled(platform.cluster, &|cluster| {
                 let platform = Platform { cluster, ..*platform };
                 nccl::library(&platform, members(), &request, collective, bytes)

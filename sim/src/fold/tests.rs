@@ -8,7 +8,7 @@ mod programs;
 use std::sync::Arc;
 
 use lockstep_models::{Job, Program, Span};
-use lockstep_topology::{Algorithm, Bytes, Collective, Group, Rank};
+use lockstep_topology::{Algorithm, Bytes, Collective, Dtype, Group, Rank};
 
 use super::{SimulatedRanks, of_program};
 use crate::tests::world::World;
@@ -45,6 +45,7 @@ fn both(world: &World, collective: &Collective, algorithm: &str, elements: u64, 
         algorithm: algorithm.parse::<Algorithm>().expect("an algorithm"),
         group: Group::nodes(&nodes(world)),
         elements,
+        dtype: Dtype::F32,
         chunk,
         window: 0,
         fold: FoldRule::Exact,

@@ -2,7 +2,7 @@
 
 use lockstep_models::{Bucket, CriticalPath, overlap};
 use lockstep_topology::cluster::{Figure, LinkKind};
-use lockstep_topology::{Algorithm, Collective, Group};
+use lockstep_topology::{Algorithm, Collective, Dtype, Group};
 use proptest::prelude::*;
 
 use super::*;
@@ -81,6 +81,7 @@ fn a_collective_alone_by_hand() {
             algorithm: Algorithm::ring(),
             group: Group::flat(2),
             elements,
+            dtype: Dtype::F32,
             chunk: 0,
             window: 0,
             fold: FoldRule::Never,

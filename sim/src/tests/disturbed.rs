@@ -1,6 +1,7 @@
 //! Tests slow ranks and background traffic in a run against closed forms: which times change, by how much,
 //! and which stay.
 
+use lockstep_topology::Dtype;
 use lockstep_topology::cluster::{DeviceId, HostId};
 
 use super::*;
@@ -84,6 +85,7 @@ fn ring_on(world: &World, conditions: &Conditions) -> f64 {
         algorithm: Algorithm::ring(),
         group: Group::flat(4),
         elements: 1_000_000,
+        dtype: Dtype::F32,
         chunk: 1_000_000,
         window: 0,
         fold: FoldRule::Exact,

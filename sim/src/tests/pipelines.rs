@@ -1,7 +1,7 @@
 //! Compares rings by recurrence with rings message by message, to the picosecond, wherever the one replaces the other.
 
 use lockstep_models::{Bucket, Driver, random_model};
-use lockstep_topology::Schedule;
+use lockstep_topology::{Dtype, Schedule};
 use proptest::prelude::*;
 
 use super::*;
@@ -138,6 +138,7 @@ proptest! {
             algorithm: algorithm.parse().expect("known"),
             group: Group::flat(world.placement.ranks()),
             elements,
+            dtype: Dtype::F32,
             chunk: if lanes == 1 { 0 } else { elements.div_ceil(lanes) },
             window: 0,
             fold: FoldRule::Never,

@@ -1,5 +1,6 @@
 //! Compares the cost of a message on links with the closed forms of `network/connection.rs`, in both networks.
 
+use lockstep_topology::Dtype;
 use lockstep_topology::cluster::{Protocol, Rendezvous, Stack};
 
 use super::*;
@@ -32,6 +33,7 @@ fn timed(world: &World, collective: Collective, algorithm: &str, bytes: u64, net
         algorithm: algorithm.parse().expect("an algorithm"),
         group: Group::flat(world.placement.ranks()),
         elements: bytes / 4,
+        dtype: Dtype::F32,
         chunk: bytes / 4,
         window: 0,
         fold: FoldRule::Never,
@@ -268,6 +270,7 @@ fn slow_start_doubles_each_round_trip() {
         algorithm: "binomial-tree".parse().expect("an algorithm"),
         group: Group::flat(2),
         elements: 2 * 32_000 / 4,
+        dtype: Dtype::F32,
         chunk: 32_000 / 4,
         window: 2,
         fold: FoldRule::Never,

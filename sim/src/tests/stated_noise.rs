@@ -85,6 +85,7 @@ fn ring(conditions: &Conditions, network: NetworkModel) -> f64 {
         algorithm: Algorithm::ring(),
         group: Group::flat(4),
         elements: 1_000_000,
+        dtype: Dtype::F32,
         chunk: 1_000_000,
         window: 0,
         fold: FoldRule::Exact,

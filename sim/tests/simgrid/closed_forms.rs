@@ -5,7 +5,7 @@
 //! of receivers' threads is tested in the crate's own tests.
 
 use lockstep_sim::{CollectiveRun, FoldRule, MessageCost, NetworkModel, Platform, simulate_collective};
-use lockstep_topology::{Collective, Group, Hosting, HostingRule, Placement, PlacementRule};
+use lockstep_topology::{Collective, Dtype, Group, Hosting, HostingRule, Placement, PlacementRule};
 
 use crate::clusters::{self, EDGE, Latencies, Shape, UNIT_PS};
 use crate::world::Flat;
@@ -74,6 +74,7 @@ fn seconds(collective: &Collective, algorithm: &str, ranks: u32, elements: u64, 
         algorithm: algorithm.parse().expect("an algorithm"),
         group: nodes.unwrap_or(Group::flat(ranks)),
         elements,
+        dtype: Dtype::F32,
         chunk: 0,
         window: 0,
         fold: FoldRule::Never,

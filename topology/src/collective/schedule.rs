@@ -209,6 +209,11 @@ impl Schedule {
         (0..self.lanes()).map(|index| self.lane(member, index).sent()).sum()
     }
 
+    /// The format of the elements.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// Closed form: bytes that `member` sends in all lanes.
     pub fn bytes_sent(&self, member: u32) -> u64 {
         self.dtype.bytes(self.elements_sent(member))

@@ -57,6 +57,6 @@ impl<A: Activation> ChainKernel<A> {
 
 /// Whether two tensors are disjoint.
 fn are_apart<A: Activation>(one: View<A>, other: ViewMut<A>) -> bool {
-    let end = |address: u64, elements: u64| address + elements * A::SCALAR.bytes();
+    let end = |address: u64, elements: u64| address + A::SCALAR.dtype().bytes(elements);
     end(one.address(), one.elements()) <= other.address() || end(other.address(), other.elements()) <= one.address()
 }

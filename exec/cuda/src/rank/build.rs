@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_models::Buffer;
+use lockstep_topology::Dtype;
 
 use super::chains::form;
 use super::device_buffer::DeviceBuffer;
@@ -37,8 +38,13 @@ impl<A: Activation> Rank<A> {
             (0..of.contexts()).map(|_| InFlight::new(gpu, &of, form, needs.kept)).collect::<Result<_, _>>()?;
         take_arenas(gpu, &mut in_flight, &mut streams, (needs.arena, of.arenas.poison))?;
         let elements = of.parameters.len();
+        let held = |what: &str, buffer: Buffer, elements: usize| {
+            DeviceBuffer::new(context, what, (elements, of.program.dtype(buffer)))
+        };
+        let placed = |what: &str, buffer: Buffer| held(what, buffer, of.places.of(buffer).elements());
+        let declared = of.declared.iter().enumerate();
         let declared =
-            of.declared.iter().map(|elements| DeviceBuffer::new(context, "a buffer of the program", *elements));
+            declared.map(|(index, elements)| held("a buffer of the program", Buffer::Declared(index), *elements));
         let graphs = Graphs::new(computing, gpus.graphs, of.contexts());
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
         let built = Rank {
@@ -46,18 +52,14 @@ impl<A: Activation> Rank<A> {
             beside,
             in_flight,
             at: 0,
-            parameters: DeviceBuffer::new(context, "parameters", elements)?,
-            weights: DeviceBuffer::new(context, "gathered parameters", of.places.of(Buffer::Weights).elements())?,
+            parameters: held("parameters", Buffer::Parameters, elements)?,
+            weights: placed("gathered parameters", Buffer::Weights)?,
             gathers: of.program.shares_parameters(),
-            gradients: DeviceBuffer::new(context, "gradients", of.places.of(Buffer::Gradients).elements())?,
+            gradients: placed("gradients", Buffer::Gradients)?,
             places: of.places.clone(),
             declared: declared.collect::<Result<_, _>>()?,
-            momentum: DeviceBuffer::new(
-                context,
-                "the optimizer's momentum",
-                of.places.of(Buffer::Momentum).elements(),
-            )?,
-            statistics: DeviceBuffer::new(context, "running statistics", of.statistics.len())?,
+            momentum: placed("the optimizer's momentum", Buffer::Momentum)?,
+            statistics: DeviceBuffer::new(context, "running statistics", (of.statistics.len(), Dtype::F32))?,
             masks: masks(&of, &streams, context)?,
             scratch: GpuMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
             samples: Samples::new(
@@ -66,7 +68,7 @@ impl<A: Activation> Rank<A> {
                 form,
                 (most, of.contexts()),
             )?,
-            elements: of.plan.elements,
+            arena_bytes: of.plan.bytes as u64,
             poison: of.arenas.poison,
             averages,
             gathered: Vec::new(),

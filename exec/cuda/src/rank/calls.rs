@@ -9,7 +9,6 @@ use std::ops::Range;
 use lockstep_exec::device::{Blueprint, Mode};
 use lockstep_models::{LayerId, Op, Phase};
 
-use super::device_buffer::ELEMENT;
 use super::{Chain, Work};
 use crate::layers::{ChainKernel, ForwardPass, PassGradients};
 use crate::{Activation, Command, View, ViewMut};
@@ -84,7 +83,7 @@ impl<'a, A: Activation> Passes<'a, A> {
         let elements = self.samples * self.of.program.model.node(id).output.elements();
         let address = match place {
             _ if id == LayerId(0) => INPUT,
-            Some(range) => ARENA + range.start as u64 * A::SCALAR.bytes(),
+            Some(range) => ARENA + range.start as u64,
             None => ARENA,
         };
         ViewMut::new(address, elements)
@@ -139,5 +138,5 @@ impl<'a, A: Activation> Passes<'a, A> {
 
 /// A chain's part of a buffer.
 fn own(base: u64, range: &Range<usize>) -> ViewMut<f32> {
-    ViewMut::new(base + range.start as u64 * ELEMENT, range.len() as u64)
+    ViewMut::new(base, range.end as u64).part(range.start as u64..range.end as u64)
 }

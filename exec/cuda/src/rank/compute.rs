@@ -8,8 +8,8 @@ use lockstep_exec::Arena;
 use lockstep_exec::BatchMemory;
 use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Spot, TensorAddress};
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
+use lockstep_topology::Dtype;
 
-use super::device_buffer::ELEMENT;
 use super::numbers::numbers;
 use super::streams::StreamRole;
 use super::{Located, Rank, Work, moves};
@@ -31,7 +31,7 @@ impl<A: Activation> Compute for Rank<A> {
     }
 
     fn batch_memory(&self, elements: usize) -> Result<BatchMemory, DeviceError> {
-        let pinned = PinnedMemory::new(&self.gpu.context, elements as u64 * ELEMENT)?;
+        let pinned = PinnedMemory::new(&self.gpu.context, Dtype::F32.bytes(elements as u64))?;
         // SAFETY: it has that many elements, zeros, does not move, and is used through the arena alone.
         Ok(BatchMemory::new(unsafe { Arena::over(pinned.floats(), elements, Box::new(pinned)) }))
     }

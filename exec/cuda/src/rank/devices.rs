@@ -7,7 +7,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Blueprint, DeviceError, Devices, RankDevice};
 use lockstep_exec::{ExecError, init};
 use lockstep_models::Program;
-use lockstep_models::memory::{BufferAddresses, Flattening, Plan};
+use lockstep_models::memory::{ActivationFormat, BufferAddresses, Flattening, Plan};
 use lockstep_topology::InputError;
 
 use super::needs::Needs;
@@ -25,8 +25,9 @@ impl Devices for Gpus {
     }
 
     /// Flattened features are in the order of channels first.
-    fn flattening(&self) -> Flattening {
-        if self.channels_last { Flattening::Moves } else { Flattening::View }
+    fn activations(&self) -> ActivationFormat {
+        let flattening = if self.channels_last { Flattening::Moves } else { Flattening::View };
+        ActivationFormat { dtype: Scalar::of(self.precision).dtype(), flattening }
     }
 
     /// GPU memory is checked when its ranks are made.
@@ -38,7 +39,7 @@ impl Devices for Gpus {
     fn most_ranks(&self, program: &Program, _: usize) -> Result<u32, ExecError> {
         let role = &program.roles[0];
         let arenas = Arenas::default();
-        let plan = Plan::on_device(program, role, arenas.reuse, self.flattening());
+        let plan = Plan::on_device(program, role, arenas.reuse, self.activations());
         let places = BufferAddresses::of_role(program, (role, role.ranks.first()), arenas.reuse);
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let declared = held.map(|elements| elements as usize).collect();

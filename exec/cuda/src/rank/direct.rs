@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_exec::transport::{Combine, Port};
+use lockstep_topology::Dtype;
 
 use super::gpus::Gpu;
-use super::{ELEMENT, GpuPort, Gpus};
+use super::{GpuPort, Gpus};
 use crate::driver::{Fill, GpuMemory};
 
 /// Times of such messages, in seconds.
@@ -31,21 +32,21 @@ impl Gpus {
             return Ok(None);
         }
         let [here, there] = [ordinal, ordinal + 1].map(|rank| self.of(rank));
-        let memory = |gpu: &Gpu, what| GpuMemory::new(&gpu.context, what, bytes.max(ELEMENT), Fill::Zeros);
+        let memory = |gpu: &Gpu, what| GpuMemory::new(&gpu.context, what, bytes.max(Dtype::F32.bytes(1)), Fill::Zeros);
         let (to, from) = (memory(here, "the target of messages")?, memory(there, "the source of messages")?);
         let [port, sender] = [here, there].map(|gpu| GpuPort::new(&gpu.modules, &gpu.taken));
         let (port, sender) = (port?, sender?);
         let take = |elements: u64, how: Combine| -> Result<f64, DeviceError> {
             let begun = Instant::now();
             // SAFETY: both have that many elements and no other user; the GPUs can access each other.
-            unsafe { port.take(to.address(), (&sender, from.address()), elements as usize, how) }?;
+            unsafe { port.take(to.address(), (&sender, from.address()), (elements as usize, Dtype::F32), how) }?;
             Ok(begun.elapsed().as_secs_f64())
         };
-        let elements = bytes.div_ceil(ELEMENT).max(1);
+        let elements = bytes.div_ceil(Dtype::F32.bytes(1)).max(1);
         let mut found = Direct::default();
         for repetition in 0..=repetitions {
             let small = take(1, Combine::Copy)?;
-            let rate = |seconds: f64| seconds / (elements * ELEMENT) as f64;
+            let rate = |seconds: f64| seconds / Dtype::F32.bytes(elements) as f64;
             let (copy, sum) = (rate(take(elements, Combine::Copy)?), rate(take(elements, Combine::Sum)?));
             if repetition > 0 {
                 found.small.push(small);

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_exec::device::{DeviceError, GroupId};
+use lockstep_topology::Dtype;
 
-use super::ELEMENT;
 use super::streams::{StreamRole, Streams};
 use crate::driver::{Communicator, Context, Event};
 
@@ -64,7 +64,7 @@ impl Groups {
     ) -> Result<(), DeviceError> {
         streams.order(StreamRole::Sum, &[StreamRole::Compute, StreamRole::Average, StreamRole::In])?;
         let group = self.of(number)?;
-        let (from, elements) = (address + range.start as u64 * ELEMENT, range.len() as u64);
+        let (from, elements) = (address + Dtype::F32.bytes(range.start as u64), range.len() as u64);
         // SAFETY: the elements are this rank's, and by the program's order they are not otherwise accessed before the
         // sum is done.
         unsafe { group.communicator.sum(streams.give(StreamRole::Sum), from, elements) }?;

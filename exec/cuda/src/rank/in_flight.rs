@@ -79,7 +79,7 @@ impl<A: Activation> Rank<A> {
 
     /// Bytes of an arena.
     pub(super) fn arena_bytes(&self) -> u64 {
-        self.elements as u64 * A::SCALAR.bytes()
+        self.arena_bytes
     }
 
     /// Returns the arena where other learners may take it.

@@ -28,7 +28,7 @@ impl<A: Activation> Rank<A> {
 /// Appends the commands of a copy to `into`.
 pub(super) fn copy<F: Activation, T: Activation>(of: &Copy, from: View<F>, to: ViewMut<T>, into: &mut Vec<Command>) {
     if of.clear {
-        into.push(Command::Zero { address: to.address(), bytes: to.elements() * T::SCALAR.bytes() });
+        into.push(Command::Zero { address: to.address(), bytes: T::SCALAR.dtype().bytes(to.elements()) });
     }
     for rows in of.rows.iter().filter(|rows| rows.count > 0 && rows.length > 0) {
         let launch = MoveRows {

@@ -2,11 +2,10 @@
 
 use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_models::Buffer;
-use lockstep_topology::{Bytes, ErrorPlace};
+use lockstep_topology::{Bytes, Dtype, ErrorPlace};
 
 use super::calls::{Share, calls};
 use super::chains::{chains, form};
-use super::device_buffer::ELEMENT;
 use super::samples::arranged_bytes;
 use super::{Chain, Gpus, Work};
 use crate::driver::Executor;
@@ -43,21 +42,24 @@ impl Needs {
         let (chains, kept) = chains::<A>(of, form, share, 0)?;
         let scratch =
             |chain: &Chain<A>| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
-        let declared: u64 = of.declared.iter().map(|elements| *elements as u64).sum();
-        let (parameters, input) = (of.parameters.len() as u64, share.of(of.input_elements() as u64));
-        let places =
-            [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| of.places.of(buffer).elements());
-        let beside = (places.iter().sum::<usize>() + of.statistics.len()) as u64;
+        let held = |buffer: Buffer, elements: usize| of.program.dtype(buffer).bytes(elements as u64);
+        let declared = of.declared.iter().enumerate();
+        let declared: u64 = declared.map(|(index, elements)| held(Buffer::Declared(index), *elements)).sum();
+        let placed = [Buffer::Weights, Buffer::Gradients, Buffer::Momentum]
+            .map(|buffer| held(buffer, of.places.of(buffer).elements()));
+        let parameters = held(Buffer::Parameters, of.parameters.len());
+        let statistics = Dtype::F32.bytes(of.statistics.len() as u64);
+        let input = share.of(of.input_elements() as u64);
         // Two bits per parameter for weight decay.
-        let masks = 2 * of.program.model.parameter_elements().div_ceil(32) * 4;
+        let masks = 2 * Dtype::U32.bytes(of.program.model.parameter_elements().div_ceil(32));
         let in_flight = of.contexts() as u64;
         Ok(Needs {
             in_flight,
-            arena: share.of(of.plan.elements as u64) * A::SCALAR.bytes(),
-            input: 2 * input * ELEMENT + arranged_bytes(input, of.program.model.input(), form, in_flight),
+            arena: share.of(of.plan.bytes as u64),
+            input: 2 * Dtype::F32.bytes(input) + arranged_bytes(input, of.program.model.input(), form, in_flight),
             kept,
             scratch: chains.iter().map(scratch).max().unwrap_or(0),
-            buffers: (parameters + beside + declared) * ELEMENT + masks,
+            buffers: parameters + placed.iter().sum::<u64>() + statistics + declared + masks,
             workspace: executor.map_or(Ok(0), |executor| executor.choose(&calls(of, &chains, share)))?,
         })
     }

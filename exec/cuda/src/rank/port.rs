@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockstep_exec::device::DeviceError;
 use lockstep_exec::transport::{Combine, Port};
+use lockstep_topology::Dtype;
 
-use super::ELEMENT;
 use crate::driver::{Context, GpuStream, Modules, Priority};
 use crate::kernel::KernelLaunch;
 use crate::table::AddInto;
@@ -47,7 +47,7 @@ impl Port for GpuPort {
         &self,
         to: u64,
         (sender, from): (&dyn Port, u64),
-        elements: usize,
+        (elements, dtype): (usize, Dtype),
         how: Combine,
     ) -> Result<(), DeviceError> {
         let Some(sender) = (sender as &dyn Any).downcast_ref::<GpuPort>() else {
@@ -59,8 +59,12 @@ impl Port for GpuPort {
         match how {
             Combine::Copy if to == from => return Ok(()),
             // SAFETY: as the caller promises.
-            Combine::Copy => unsafe { self.stream.fetch(to, sender.context(), from, elements * ELEMENT) }?,
+            Combine::Copy => unsafe { self.stream.fetch(to, sender.context(), from, dtype.bytes(elements)) }?,
             Combine::Sum if elements == 0 => return Ok(()),
+            Combine::Sum if dtype != Dtype::F32 => {
+                let reason = format!("GPUs add messages of fp32, not of {dtype}");
+                return Err(DeviceError::Refused { call: "a message".to_owned(), reason });
+            }
             Combine::Sum => {
                 let (a, b) = (ViewMut::new(to, elements), View::new(from, elements));
                 // SAFETY: as the caller promises.

@@ -10,8 +10,8 @@ use lockstep_data::Untransformed;
 use lockstep_exec::BatchMemory;
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Shape;
+use lockstep_topology::Dtype;
 
-use super::device_buffer::ELEMENT;
 use super::streams::{StreamRole, Streams};
 use crate::driver::{Context, Event, Fill, GpuMemory, PinnedMemory};
 use crate::layers::{TensorForm, arrange};
@@ -100,7 +100,7 @@ impl Samples {
         form: TensorForm,
         (most, in_flight): (usize, usize),
     ) -> Result<Samples, DeviceError> {
-        let bytes = elements as u64 * ELEMENT;
+        let bytes = Dtype::F32.bytes(elements as u64);
         let arranged = arranged_bytes(elements as u64, shape, form, in_flight as u64) / in_flight as u64;
         let taken = |_| -> Result<Taken, DeviceError> {
             let arranged = (arranged > 0)
@@ -201,7 +201,7 @@ impl Samples {
         self.upload((pinned.start(), device), bytes, streams)?;
         let Shape { channels, height, width } = of.shape;
         let launch = TransformPictures {
-            words: View::new(device.address(), device.bytes() / 4),
+            words: View::new(device.address(), Dtype::U32.elements_within(device.bytes())),
             images: ViewMut::new(slot.device.address(), self.elements as u64),
             samples: of.samples.len() as u32,
             channels,
@@ -294,5 +294,5 @@ impl Samples {
 /// Bytes of device memory for samples of `elements` elements of each micro-batch `in_flight`, beside the host's copies.
 pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: TensorForm, in_flight: u64) -> u64 {
     let in_place = in_flight == 1 && form.is_plain(shape);
-    if in_place { 0 } else { in_flight * elements * Scalar::of(form.precision).bytes() }
+    if in_place { 0 } else { Scalar::of(form.precision).dtype().bytes(in_flight * elements) }
 }

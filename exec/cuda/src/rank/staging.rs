@@ -6,9 +6,10 @@ use lockstep_exec::Arena;
 use lockstep_exec::device::{Arrival, DeviceError, GroupId, Groups, Staging};
 use lockstep_exec::transport::RegionMut;
 use lockstep_models::Buffer;
+use lockstep_topology::Dtype;
 
+use super::Rank;
 use super::streams::StreamRole;
-use super::{ELEMENT, Rank};
 use crate::Activation;
 use crate::driver::{Communicator, Fill, GpuMemory};
 
@@ -36,18 +37,19 @@ impl<A: Activation> Staging for Rank<A> {
     }
 
     fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {
-        let view = self.held(buffer).view_mut(&range);
+        let held = self.held(buffer);
+        let view = held.view_mut(&range);
         // SAFETY: the memory and the port are this rank's, whose device outlives its endpoint.
-        Some(unsafe { RegionMut::on(self.port(), view.address(), range.len()) })
+        Some(unsafe { RegionMut::on(self.port(), view.address(), range.len(), held.dtype()) })
     }
 
     fn receive_buffer(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
-        let bytes = elements as u64 * ELEMENT;
+        let bytes = Dtype::F32.bytes(elements as u64);
         let memory = GpuMemory::new(&self.gpu.context, "parts of sums that arrive", bytes, Fill::Poison)?;
         let address = memory.address();
         self.receive_buffers.push(memory);
         // SAFETY: as above, and no other pointer to it exists.
-        Ok(unsafe { RegionMut::on(self.port(), address, elements) })
+        Ok(unsafe { RegionMut::on(self.port(), address, elements, Dtype::F32) })
     }
 
     fn arrived(&mut self, arrival: Arrival) -> Result<bool, DeviceError> {

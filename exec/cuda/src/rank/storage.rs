@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use lockstep_exec::device::{DeviceError, Storage, TensorAddress, Values};
 use lockstep_models::Buffer;
+use lockstep_topology::Dtype;
 
+use super::Rank;
 use super::numbers::{activations, floats};
 use super::streams::StreamRole;
-use super::{ELEMENT, Rank};
 use crate::{Activation, ViewMut};
 
 impl<A: Activation> Storage for Rank<A> {
@@ -28,7 +29,7 @@ impl<A: Activation> Storage for Rank<A> {
     fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
         self.quiesce()?;
         let (to, from) = (self.held(to).all(), self.held(from).all());
-        let bytes = to.elements().min(from.elements()) * ELEMENT;
+        let bytes = Dtype::F32.bytes(to.elements().min(from.elements()));
         // SAFETY: both are this rank's, with at least that many bytes, and are two buffers.
         unsafe { self.streams.give(StreamRole::Compute).copy(to.address(), from.address(), bytes) }
     }
@@ -46,10 +47,10 @@ impl<A: Activation> Storage for Rank<A> {
             return Ok(());
         }
         self.flush()?;
-        let (each, arena, stream) = (A::SCALAR.bytes(), self.arena()?, self.streams.give(StreamRole::Compute));
+        let (arena, stream) = (self.arena()?, self.streams.give(StreamRole::Compute));
         for range in ranges {
             // SAFETY: the ranges are the plan's, within the arena, and no kernel reads them any more.
-            unsafe { stream.fill(arena + range.start as u64 * each, 0xff, range.len() as u64 * each) }?;
+            unsafe { stream.fill(arena + range.start as u64, 0xff, range.len() as u64) }?;
         }
         Ok(())
     }

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use lockstep_exec::device::{DeviceError, GroupId};
+use lockstep_topology::Dtype;
 
-use super::{ELEMENT, Gpus};
+use super::Gpus;
 use crate::driver::{Communicator, Event, Fill, GpuMemory, GpuStream, Priority};
 
 /// NCCL is given up after this long without progress.
@@ -91,7 +92,7 @@ impl Gpus {
     fn member(&self, group: &Group, number: u32, elements: &[u64], repetitions: u32) -> Result<Vec<Vec<f64>>, Cause> {
         let context = &self.of(number).context;
         context.bind()?;
-        let bytes = elements.iter().copied().max().unwrap_or(0) * ELEMENT;
+        let bytes = Dtype::F32.bytes(elements.iter().copied().max().unwrap_or(0));
         let memory = GpuMemory::new(context, "what is added up", bytes, Fill::Zeros)?;
         let (stream, summed) = (GpuStream::new(context, Priority::High)?, Event::new(context, false)?);
         let communicator = Communicator::begin(context, &group.id, number, group.members)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockstep_models::Shape;
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::{Bytes, Dtype, InputError};
 
 use super::Dataset;
 use super::encoded::Encoded;
@@ -31,7 +31,7 @@ pub(super) fn load_idx(folder: &Path) -> Result<(Dataset, Dataset), InputError> 
 fn idx_part(folder: &Path, prefix: &str, classes: impl Fn(&[u32]) -> u32) -> Result<Dataset, InputError> {
     let set = idx::part(folder, prefix)?;
     // A compressed file of a few megabytes may hold gigabytes.
-    let needed = set.images.len() as u64 * 4;
+    let needed = Dtype::F32.bytes(set.images.len() as u64);
     if let Some(left) = available_memory().filter(|left| *left < needed) {
         let message = format!("take {}, and this host has {} left: use a smaller set", Bytes(needed), Bytes(left));
         return Err(InputError::new(set.place, format!("{} values", set.images.len()), message));

@@ -4,7 +4,7 @@
 //! convolutions and dense layers can learn the classes; nothing is claimed about real images.
 
 use lockstep_models::{SetSizes, Shape};
-use lockstep_topology::InputError;
+use lockstep_topology::{Dtype, InputError};
 
 use super::Dataset;
 use crate::random::{Purpose, bell, stream};
@@ -21,7 +21,7 @@ const CELLS: u32 = 4;
 /// Returns (training part, held-out part a quarter as large) for a model's `shape` and `classes`; `samples` is the text
 /// after `synthetic:`.
 pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<(Dataset, Dataset), InputError> {
-    let sample_bytes = shape.elements() * 4;
+    let sample_bytes = Dtype::F32.bytes(shape.elements());
     let count = match samples {
         None => SetSizes::default_synthetic(shape),
         Some(text) => {

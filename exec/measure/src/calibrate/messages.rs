@@ -137,12 +137,12 @@ pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Resu
         if own != 0 {
             let sent = [&times.round_trip, &times.overhead, &times.copy, &times.cold, &times.sum, &times.both];
             let sent = sent.into_iter().chain(times.repeated.iter().flatten());
-            let values = sent.flatten().map(|seconds| *seconds as f32).collect();
+            let values: Vec<f32> = sent.flatten().map(|seconds| *seconds as f32).collect();
             control::send_elements(pair.end, Rank(0), MEASURED, values)?;
             return Ok(None);
         }
         let count = 6 * repetitions + REPEATED.iter().map(|(_, repetitions)| 2 * repetitions).sum::<usize>();
-        let values = control::receive_elements(pair.end, Rank(other), MEASURED, count)?;
+        let values: Vec<f32> = control::receive_elements(pair.end, Rank(other), MEASURED, count)?;
         let mut values = values.into_iter().map(f64::from);
         let mut list = |repetitions| values.by_ref().take(repetitions).collect();
         let receiver = Times {

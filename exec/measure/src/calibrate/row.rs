@@ -2,6 +2,7 @@
 
 use lockstep_models::profile::{ComputeEntry, Interval, Point, Profile};
 use lockstep_report::Row;
+use lockstep_topology::Dtype;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -105,7 +106,13 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
         for entry in &transport.repeated {
             for (what, figure) in [("copy", entry.copy), ("sum", entry.sum)] {
                 let what = format!("message ({name}): {what} of a repeated buffer, per MiB");
-                rows.push(CalibrationRow::of(what, Some(entry.bytes / 4), figure, mib, transport.slowdown));
+                rows.push(CalibrationRow::of(
+                    what,
+                    Some(Dtype::F32.elements_within(entry.bytes)),
+                    figure,
+                    mib,
+                    transport.slowdown,
+                ));
             }
         }
     }

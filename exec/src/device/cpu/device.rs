@@ -35,7 +35,7 @@ impl Context {
     fn new(of: &Blueprint<'_>, threads: &Threads) -> Context {
         let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| Chain::new(of, index, threads)).collect();
         layouts::lay(of.program, of.role, of.chains.iter().map(|chain| chain.samples), &mut chains);
-        let tensors = Tensors::new(of.plan.elements, of.input_elements(), of.arenas);
+        let tensors = Tensors::new(of.plan.bytes, of.input_elements(), of.arenas);
         Context { chains, tensors, labels: Vec::new(), places: Vec::new() }
     }
 
@@ -267,7 +267,7 @@ impl Storage for Cpu {
 
     fn scratch_bytes(&mut self) -> (usize, usize) {
         let workspace = self.at_hand.tensors.workspace().bytes();
-        let arena = size_of_val(self.at_hand.tensors.begin().as_slice());
+        let arena = self.at_hand.tensors.begin().bytes().len();
         self.at_hand.tensors.end();
         (arena, workspace)
     }

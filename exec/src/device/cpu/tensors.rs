@@ -9,12 +9,13 @@ use std::ops::Range;
 
 use super::Workspace;
 use crate::device::TensorAddress;
+use crate::number::{numbers, numbers_mut};
 use crate::pool::{Arenas, Slab};
 
 /// The input of the micro-batch, and the tensors computed from it.
 pub(super) struct Tensors {
-    /// Elements of the arena.
-    elements: usize,
+    /// Bytes of the arena.
+    bytes: usize,
     arenas: Arenas,
     slab: Option<Slab>,
     /// The number of the previous arena.
@@ -24,18 +25,19 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    pub(super) fn new(elements: usize, input: usize, arenas: &Arenas) -> Tensors {
-        Tensors { elements, arenas: arenas.clone(), slab: None, preferred: None, input: vec![0.0; input] }
+    /// An arena of `bytes` bytes, and an input of `input` elements.
+    pub(super) fn new(bytes: usize, input: usize, arenas: &Arenas) -> Tensors {
+        Tensors { bytes, arenas: arenas.clone(), slab: None, preferred: None, input: vec![0.0; input] }
     }
 
     /// Takes an arena unless it has one.
     pub(super) fn begin(&mut self) -> &mut Slab {
-        let (elements, arenas, preferred) = (self.elements, &self.arenas, &mut self.preferred);
+        let (bytes, arenas, preferred) = (self.bytes, &self.arenas, &mut self.preferred);
         self.slab.get_or_insert_with(|| {
-            let mut slab = arenas.pool.take(elements, *preferred);
+            let mut slab = arenas.pool.take(bytes, *preferred);
             *preferred = Some(slab.number);
             if arenas.poison {
-                slab.as_mut_slice().fill(f32::NAN);
+                slab.bytes_mut().fill(NAN);
             }
             slab
         })
@@ -67,7 +69,7 @@ impl Tensors {
         let all: Vec<Range<usize>> = distinct.iter().cloned().chain(writes.iter().map(|place| range(place))).collect();
         self.begin();
         let (Some(slab), input) = (&mut self.slab, &self.input) else { unreachable!("just taken") };
-        let mut parts = carve(slab.as_mut_slice(), &all);
+        let mut parts: Vec<&mut [f32]> = carve(slab.bytes_mut(), &all).into_iter().map(numbers_mut).collect();
         let outputs = parts.split_off(distinct.len());
         let parts: Vec<&[f32]> = parts.into_iter().map(|part| &*part).collect();
         let read = |(place, range): (&&TensorAddress, &Range<usize>)| match place {
@@ -81,7 +83,7 @@ impl Tensors {
     pub(super) fn tensor(&self, place: &TensorAddress) -> &[f32] {
         match (place, &self.slab) {
             (TensorAddress::Input, _) => &self.input,
-            (_, Some(slab)) => &slab.as_slice()[range(place)],
+            (_, Some(slab)) => numbers(&slab.bytes()[range(place)]),
             (_, None) => &[],
         }
     }
@@ -90,7 +92,7 @@ impl Tensors {
     pub(super) fn tensor_mut(&mut self, place: &TensorAddress) -> &mut [f32] {
         match place {
             TensorAddress::Input => &mut self.input,
-            _ => &mut self.begin().as_mut_slice()[range(place)],
+            _ => numbers_mut(&mut self.begin().bytes_mut()[range(place)]),
         }
     }
 
@@ -98,8 +100,8 @@ impl Tensors {
     pub(super) fn forget(&mut self, ranges: &[Range<usize>]) {
         if let (Some(slab), true) = (&mut self.slab, self.arenas.poison) {
             slab.workspace.fill(f32::NAN);
-            let slice = slab.as_mut_slice();
-            ranges.iter().for_each(|range| slice[range.clone()].fill(f32::NAN));
+            let bytes = slab.bytes_mut();
+            ranges.iter().for_each(|range| bytes[range.clone()].fill(NAN));
         }
     }
 }
@@ -111,14 +113,17 @@ fn range(place: &TensorAddress) -> Range<usize> {
     }
 }
 
+/// A byte of which any number of a floating-point format is NaN.
+const NAN: u8 = 0xff;
+
 /// Cuts ranges out of a slice; empty ones may be anywhere.
 ///
 /// # Panics
 /// When two overlap.
-fn carve<'a>(slice: &'a mut [f32], ranges: &[Range<usize>]) -> Vec<&'a mut [f32]> {
+fn carve<'a>(slice: &'a mut [u8], ranges: &[Range<usize>]) -> Vec<&'a mut [u8]> {
     let mut order: Vec<usize> = (0..ranges.len()).filter(|index| !ranges[*index].is_empty()).collect();
     order.sort_by_key(|index| ranges[*index].start);
-    let mut parts: Vec<&'a mut [f32]> = ranges.iter().map(|_| <&mut [f32]>::default()).collect();
+    let mut parts: Vec<&'a mut [u8]> = ranges.iter().map(|_| <&mut [u8]>::default()).collect();
     let (mut rest, mut at) = (slice, 0);
     for index in order {
         let range = &ranges[index];
@@ -135,14 +140,14 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_out_in_any_order() {
-        let mut slice: Vec<f32> = (0..10).map(|i| i as f32).collect();
+        let mut slice: Vec<u8> = (0..10).collect();
         let parts = carve(&mut slice, &[6..8, 3..3, 0..2, 2..3, 0..0]);
-        assert_eq!(parts, [&[6.0, 7.0][..], &[], &[0.0, 1.0], &[2.0], &[]]);
+        assert_eq!(parts, [&[6, 7][..], &[], &[0, 1], &[2], &[]]);
     }
 
     #[test]
     #[should_panic(expected = "two tensors of a task")]
     fn overlapping_ranges_are_refused() {
-        carve(&mut [0.0; 4], &[2..4, 0..3]);
+        carve(&mut [0; 4], &[2..4, 0..3]);
     }
 }

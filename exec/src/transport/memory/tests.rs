@@ -46,6 +46,57 @@ fn equal_tags_match_in_order_and_other_tags_do_not_match() {
 }
 
 #[test]
+fn messages_carry_the_bits_of_every_format() {
+    let bytes: Vec<u8> = (0..=250).chain(0..=2).collect();
+    let words = vec![0x7f80_0001u32, 0, u32::MAX];
+    let got = run(vec![(); 2], 0, |end, ()| {
+        if end.rank().0 == 0 {
+            control::send_elements(end, Rank(1), 1, bytes.clone())?;
+            control::send_elements(end, Rank(1), 2, words.clone())?;
+            return Ok(None);
+        }
+        let got: Vec<u8> = control::receive_elements(end, Rank(0), 1, bytes.len())?;
+        Ok::<_, TransportError>(Some((got, control::receive_elements(end, Rank(0), 2, 3)?)))
+    });
+    assert_eq!(got.unwrap(), [None, Some((bytes, words))]);
+}
+
+#[test]
+fn parts_of_a_region_are_elements_of_its_format() {
+    let (mut bytes, mut words) = ([1u8, 2, 3, 4], [5u32, 6, 7]);
+    // SAFETY: the arrays outlive their regions, which are used one after the other.
+    let [bytes, words] = unsafe { [RegionMut::new(bytes.as_mut_ptr(), 4), RegionMut::new(words.as_mut_ptr(), 3)] };
+    assert_eq!((bytes.part(1..3).bytes(), words.part(1..3).bytes()), (2, 8));
+    bytes.part(0..1).combine(bytes.part(3..4).read(), Combine::Copy);
+    words.part(0..1).combine(words.part(2..3).read(), Combine::Copy);
+    let (mut first, mut second) = ([0u8; 4], [0u32; 3]);
+    // SAFETY: as above.
+    let [all_bytes, all_words] =
+        unsafe { [RegionMut::new(first.as_mut_ptr(), 4), RegionMut::new(second.as_mut_ptr(), 3)] };
+    all_bytes.combine(bytes.read(), Combine::Copy);
+    all_words.combine(words.read(), Combine::Copy);
+    assert_eq!((first, second), ([4, 2, 3, 4], [7, 6, 7]));
+}
+
+#[test]
+#[should_panic(expected = "the host adds fp32, not u32")]
+fn sums_of_other_formats_are_refused() {
+    let mut words = [1u32, 2];
+    // SAFETY: the array outlives its region.
+    let region = unsafe { RegionMut::new(words.as_mut_ptr(), 2) };
+    region.part(0..1).combine(region.part(1..2).read(), Combine::Sum);
+}
+
+#[test]
+#[should_panic(expected = "differ in length or format")]
+fn a_message_of_another_format_is_refused() {
+    let (mut words, mut floats) = ([1u32], [1.0f32]);
+    // SAFETY: the arrays outlive their regions.
+    let [words, floats] = unsafe { [RegionMut::new(words.as_mut_ptr(), 1), RegionMut::new(floats.as_mut_ptr(), 1)] };
+    floats.combine(words.read(), Combine::Copy);
+}
+
+#[test]
 fn a_message_to_the_same_rank_arrives() {
     let mut end = ends(1, 0).pop().unwrap();
     let mut data = [5.0, 0.0];

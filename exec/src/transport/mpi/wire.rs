@@ -13,14 +13,15 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use ::mpi::ffi;
+use lockstep_topology::Dtype;
 
 use super::super::slab::Slab;
 use super::super::{Combine, Region, RegionMut, TransportError};
 use super::{Fault, aware};
 use crate::device::DeviceError;
 
-/// Elements of a piece: half of a usual second-level cache.
-const PIECE: usize = lockstep_topology::cluster::PIECE.0 as usize / size_of::<f32>();
+/// Bytes of a piece: half of a usual second-level cache.
+const PIECE: u64 = lockstep_topology::cluster::PIECE.0;
 
 /// The most elements in one call of the library's allreduce, whose counts are 32-bit.
 const LIBRARY_PIECE: usize = 1 << 28;
@@ -43,6 +44,8 @@ struct Piece {
 #[derive(Debug)]
 struct Message {
     open: u32,
+    /// The format of its elements.
+    dtype: Dtype,
     /// For a sum: the destination, and the received data to add.
     sum: Option<(RegionMut, RegionMut)>,
     receives: bool,
@@ -138,13 +141,13 @@ impl Wire {
     /// The device that holds the data is lost.
     pub(super) fn send(&mut self, process: u32, tag: c_int, data: Region) -> Result<u32, DeviceError> {
         data.bind()?;
-        let message = self.messages.insert(Message { open: 0, sum: None, receives: false });
-        for piece in pieces(message, data.len()) {
+        let message = self.messages.insert(Message { open: 0, dtype: data.dtype(), sum: None, receives: false });
+        for piece in pieces(message, data.len(), data.dtype()) {
             let part = data.part(piece.start..piece.start + piece.elements);
             // SAFETY: the region stays readable until the message is done, by the promise of `Region::new`.
             self.post(piece, |comm, request| unsafe {
-                let count = piece.elements as c_int;
-                ffi::MPI_Isend(part.as_ptr().cast(), count, ffi::RSMPI_FLOAT, process as c_int, tag, comm, request)
+                let count = part.bytes() as c_int;
+                ffi::MPI_Isend(part.as_ptr().cast(), count, ffi::RSMPI_UINT8_T, process as c_int, tag, comm, request)
             });
         }
         Ok(message)
@@ -168,13 +171,21 @@ impl Wire {
         };
         lands.read().bind()?;
         lands.count();
-        let message = self.messages.insert(Message { open: 0, sum, receives: true });
-        for piece in pieces(message, into.len()) {
+        let message = self.messages.insert(Message { open: 0, dtype: into.dtype(), sum, receives: true });
+        for piece in pieces(message, into.len(), into.dtype()) {
             let part = lands.part(piece.start..piece.start + piece.elements);
             // SAFETY: the region is ours until the message is done, by the promise of `RegionMut::new`.
             self.post(piece, |comm, request| unsafe {
-                let count = piece.elements as c_int;
-                ffi::MPI_Irecv(part.as_mut_ptr().cast(), count, ffi::RSMPI_FLOAT, process as c_int, tag, comm, request)
+                let count = part.bytes() as c_int;
+                ffi::MPI_Irecv(
+                    part.as_mut_ptr().cast(),
+                    count,
+                    ffi::RSMPI_UINT8_T,
+                    process as c_int,
+                    tag,
+                    comm,
+                    request,
+                )
             });
         }
         Ok(message)
@@ -234,11 +245,13 @@ impl Wire {
         let piece = self.pieces[index];
         let message = self.messages.get_mut(piece.message);
         if message.receives {
-            let mut elements: c_int = 0;
+            let mut bytes: c_int = 0;
             // SAFETY: the status of a finished receive.
-            unsafe { ffi::MPI_Get_count(&self.statuses[status], ffi::RSMPI_FLOAT, &mut elements) };
-            if elements as usize != piece.elements {
-                return Err(Fault::Length { sent: elements.max(0) as usize, expected: piece.elements });
+            unsafe { ffi::MPI_Get_count(&self.statuses[status], ffi::RSMPI_UINT8_T, &mut bytes) };
+            let (bytes, expected) = (bytes.max(0) as u64, message.dtype.bytes(piece.elements as u64));
+            if bytes != expected {
+                let sent = message.dtype.elements_within(bytes) as usize;
+                return Err(Fault::Length { sent, expected: piece.elements });
             }
         }
         if let Some((into, scratch)) = message.sum {
@@ -258,8 +271,9 @@ impl Wire {
         self.requests.is_empty()
     }
 
-    /// The library's allreduce over `members` (processes, in order), in place and blocking.
+    /// The library's allreduce of fp32 over `members` (processes, in order), in place and blocking.
     pub(super) fn allreduce(&mut self, members: Vec<u32>, data: RegionMut) {
+        assert!(data.dtype() == Dtype::F32, "the library adds fp32 here, not {}", data.dtype());
         let comm = self.group(members);
         let mut start = 0;
         while start < data.len() {
@@ -306,11 +320,12 @@ impl Wire {
 }
 
 /// The pieces of a message; an empty message is one empty piece.
-fn pieces(message: u32, elements: usize) -> impl Iterator<Item = Piece> {
-    let count = elements.div_ceil(PIECE).max(1);
+fn pieces(message: u32, elements: usize, dtype: Dtype) -> impl Iterator<Item = Piece> {
+    let each = dtype.elements_within(PIECE) as usize;
+    let count = elements.div_ceil(each).max(1);
     (0..count).map(move |index| {
-        let start = index * PIECE;
-        Piece { message, start, elements: PIECE.min(elements - start) }
+        let start = index * each;
+        Piece { message, start, elements: each.min(elements - start) }
     })
 }
 

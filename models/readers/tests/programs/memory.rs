@@ -62,6 +62,18 @@ fn a_tiny_model_by_hand() {
     assert_eq!(memory.total_unplanned(), 92 * 3 + 100 + 320);
 }
 
+/// In bf16 outputs and gradients take whole lines of half as many bytes; what the loss keeps stays fp32.
+#[test]
+fn a_tiny_model_by_hand_in_bf16() {
+    // With nine samples: a+r 27 elements, 54 bytes, and its gradient a line each (108 bytes and two lines in fp32); b 18
+    // elements and its gradient a line each; probabilities 72 bytes, two lines. Live in the loss: 4 lines.
+    let model = Arc::new(parse_model("tiny.toml", TINY).unwrap());
+    let job = Job { precision: Precision::Bf16, ..Job::new(model, 1, 9) };
+    let memory = Memory::of_role(&job.program().unwrap(), 0, 1).unwrap();
+    assert_eq!((memory.activations_unplanned, memory.activations_live, memory.activations), (6 * 64, 4 * 64, 5 * 64));
+    assert_eq!((memory.weights, memory.gradients, memory.optimizer), (92, 92, 92));
+}
+
 /// Activations take 16 bits, the optimizer's state 32, gradients what is asked for.
 #[test]
 fn memory_sizes_follow_the_precision() {
@@ -139,8 +151,11 @@ proptest! {
     }
 
     #[test]
-    fn data_that_tasks_of_random_models_read_is_live(seed in 0u64..400, fuse: bool, accumulate in 1u32..3) {
-        let job = Job { fuse, accumulate, ..Job::new(Arc::new(random_model(seed, seed % 2 == 0)), 1, 3) };
+    fn data_that_tasks_of_random_models_read_is_live(
+        seed in 0u64..400, fuse: bool, accumulate in 1u32..3, half: bool,
+    ) {
+        let precision = if half { Precision::Bf16 } else { Precision::F32 };
+        let job = Job { fuse, accumulate, precision, ..Job::new(Arc::new(random_model(seed, seed % 2 == 0)), 1, 3) };
         let program = job.program().unwrap();
         let memory = Memory::of_role(&program, 0, 1).unwrap();
         prop_assert!(memory.activations_live <= memory.activations && memory.activations <= memory.activations_unplanned);
@@ -150,6 +165,13 @@ proptest! {
         let (nothing, in_place, shared, counted, full) = (nothing?, in_place?, shared?, counted?, full?);
         prop_assert!(full <= in_place && in_place <= nothing, "{full} {in_place} {nothing}");
         prop_assert!(shared <= nothing && counted <= nothing, "{shared} {counted} {nothing}");
+        // A tensor takes the bytes of its elements: three samples in the precision's format.
+        let plan = Plan::of_role(&program, &program.roles[0], Reuse::Full);
+        for (place, node) in plan.outputs.iter().chain(&plan.gradients).zip(program.model.layers().iter().cycle()) {
+            let elements = 3 * node.output.elements();
+            let bytes = place.as_ref().map(|range| (plan.elements(range), range.len() as u64, range.start % 64));
+            prop_assert!(bytes.is_none_or(|of| of == (elements, if half { 2 } else { 4 } * elements, 0)), "{bytes:?}");
+        }
     }
 }
 
@@ -203,7 +225,7 @@ fn data_that_a_repetition_reads_stays_live_until_its_end() {
     tasks.insert(2, repeat);
     tasks.push(copy);
     let end = tasks.len() - 1;
-    let tensors = activations(&program, &program.roles[0]);
+    let tensors = activations(&program, &program.roles[0], Dtype::F32);
     let span = |name: &str| tensors.iter().find(|tensor| tensor.name == name).map(|tensor| (tensor.first, tensor.last));
     // Tasks 3 to 6 repeat. r is made before them and copied at the end; its gradient is filled in them and read after.
     assert_eq!((span("r"), span("r gradient")), (Some((1, end)), Some((3, 7))));
@@ -211,7 +233,7 @@ fn data_that_a_repetition_reads_stays_live_until_its_end() {
     // Without the copy, r ends with its own backward pass; without that too, after the last repetition.
     let role = &mut program.roles[0];
     role.tasks.truncate(7);
-    let tensors = activations(&program, &program.roles[0]);
+    let tensors = activations(&program, &program.roles[0], Dtype::F32);
     let r = tensors.iter().find(|tensor| tensor.name == "r").unwrap();
     assert_eq!((r.first, r.last), (1, 7));
     // The copy of activations decides when an arena is free, not the last layer.

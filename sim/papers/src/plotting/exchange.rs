@@ -2,15 +2,12 @@
 
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, FoldRule, Platform, SimError, simulate_collective};
-use lockstep_topology::Collective;
+use lockstep_topology::{Collective, Dtype};
 
 use crate::figures::first;
 use crate::plot::Exchange;
 use lockstep_predict::Site;
 use lockstep_report::failure::Failure;
-
-/// Bytes of an fp32 element.
-const ELEMENT_BYTES: u64 = 4;
 
 impl Exchange {
     /// Its seconds, or the bytes of its buffer per second; and what bounds it.
@@ -22,9 +19,9 @@ impl Exchange {
         let (placement, hosting) = configuration.place(&site.cluster, &self.at)?;
         let job = &configuration.job;
         let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
-        let elements = self.bytes / ELEMENT_BYTES;
+        let elements = Dtype::F32.elements_within(self.bytes);
         let run = CollectiveRun {
-            chunk: job.chunk.map_or(0, |chunk| chunk.0 / ELEMENT_BYTES),
+            chunk: job.chunk.map_or(0, |chunk| Dtype::F32.elements_within(chunk.0)),
             fold: FoldRule::Exact,
             padded: true,
             ..CollectiveRun::new(Collective::AllReduce, job.algorithm.clone(), job.group(), elements)

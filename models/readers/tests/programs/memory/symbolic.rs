@@ -1,4 +1,4 @@
-//! Runs a program on names instead of numbers: every element of the arena records which tensor was written there last.
+//! Runs a program on names instead of numbers: every byte of the arena records which tensor was written there last.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ type Name = (LayerId, Content);
 struct Arena<'a> {
     program: &'a Program,
     plan: &'a Plan,
-    elements: Vec<Option<Name>>,
+    bytes: Vec<Option<Name>>,
 }
 
 impl Arena<'_> {
@@ -40,14 +40,14 @@ impl Arena<'_> {
     fn write(&mut self, name: Name) {
         if let Some(range) = self.range(name) {
             let name = self.known_as(name);
-            self.elements[range].fill(Some(name));
+            self.bytes[range].fill(Some(name));
         }
     }
 
     fn read(&self, name: Name, task: &str) -> Result<(), String> {
         let Some(range) = self.range(name) else { return Err(format!("{task}: {name:?} has no place")) };
         let name = self.known_as(name);
-        match self.elements[range].iter().find(|found| **found != Some(name)) {
+        match self.bytes[range].iter().find(|found| **found != Some(name)) {
             Some(found) => Err(format!("{task}: {found:?} where {name:?} should be")),
             None => Ok(()),
         }
@@ -58,13 +58,13 @@ impl Arena<'_> {
 pub(super) fn run(program: &Program, reuse: Reuse) -> Result<usize, String> {
     let plan = Plan::of_role(program, &program.roles[0], reuse);
     follow(program, &plan)?;
-    Ok(plan.elements)
+    Ok(plan.bytes)
 }
 
 /// Runs the micro-batch of the first role; an error if a task reads what another tensor has overwritten.
 pub(super) fn follow(program: &Program, plan: &Plan) -> Result<(), String> {
     let model = &program.model;
-    let mut arena = Arena { program, plan, elements: vec![None; plan.elements] };
+    let mut arena = Arena { program, plan, bytes: vec![None; plan.bytes] };
     let mut written = vec![false; model.layers().len()];
     for (position, task) in program.roles[0].tasks.iter().enumerate() {
         let Op::Compute { chain, phase, .. } = task.op else { continue };
@@ -92,7 +92,7 @@ pub(super) fn follow(program: &Program, plan: &Plan) -> Result<(), String> {
                 arena.write((*input, Content::Gradient));
             }
         }
-        plan.dead[position].iter().for_each(|range| arena.elements[range.clone()].fill(None));
+        plan.dead[position].iter().for_each(|range| arena.bytes[range.clone()].fill(None));
     }
     Ok(())
 }
