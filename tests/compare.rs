@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::OnceLock;
 
 use lockstep_models::SampleForm;
 use lockstep_models::profile::Profile;
@@ -15,6 +16,22 @@ fn write(folder: &Path, name: &str, more: &str) -> String {
     let text = format!("name = \"{name}\"\ndata = \"mnist\"\nsteps = 3\n{more}");
     std::fs::write(folder.join(&file), text).expect("a file");
     file
+}
+
+/// A folder whose profile of this machine has the figures of its host and of no model: these are measured once.
+fn measured(name: &str) -> PathBuf {
+    static HOST: OnceLock<String> = OnceLock::new();
+    let host = HOST.get_or_init(|| {
+        let folder = folder("measured");
+        let output = lockstep(&folder, &["calibrate", "--model", "mlp", "--batch-per-rank", "1", "--patience", "0.1"]);
+        assert!(output.status.success(), "{}", errors(&output));
+        let profile = Profile::load(&folder.join("out/this-machine.json")).expect("a profile");
+        Profile { disturbed: Vec::new(), compute: Vec::new(), ..profile }.to_json()
+    });
+    let folder = folder(name);
+    std::fs::create_dir(folder.join("out")).expect("a folder");
+    std::fs::write(folder.join("out/this-machine.json"), host).expect("a file");
+    folder
 }
 
 fn errors(output: &Output) -> String {
@@ -47,7 +64,7 @@ fn settings_of_one_side_are_refused_before_measurement() {
 /// Threads that are stated prepare any samples, with any augmentation; their time is measured, and known the next time.
 #[test]
 fn samples_that_threads_prepare_are_measured_and_predicted() {
-    let folder = folder("prepared");
+    let folder = measured("prepared");
     let file = write(
         &folder,
         "prepared",
@@ -85,7 +102,7 @@ fn known(folder: &Path) -> BTreeSet<(String, u32)> {
 /// Layers split by features are measured, figures of other models are kept, and known figures are not measured again.
 #[test]
 fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
-    let folder = folder("needs");
+    let folder = measured("needs");
     let split =
         write(&folder, "split", "model = \"mlp\"\nranks = 2\nbatch_per_rank = 4\nstrategy = \"model-parallel\"\n");
     let output = lockstep(&folder, &["compare", &split, "--explain", "--format", "json", "--patience", "0.1"]);
@@ -192,7 +209,7 @@ fn notes_that_apply_to_some_rows_name_them() {
 /// Where timing assigns the batches, five runs of a seed need not end alike.
 #[test]
 fn learners_served_first_come_are_compared() {
-    let folder = folder("first-come");
+    let folder = measured("first-come");
     let more = "model = \"mlp\"\nranks = 2\nbatch_per_rank = 16\nstrategy = \"sma:tau=4:first-come\"\n";
     let file = write(&folder, "first-come", more);
     let output = lockstep(&folder, &["compare", &file, "--format", "json", "--patience", "0.1"]);

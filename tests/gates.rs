@@ -47,7 +47,7 @@ fn a_run_lists_what_it_left_out() {
     let run = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run")).expect("tests/run");
     let from = run.find("checked() {").expect("the function");
     let function = &run[from..from + run[from..].find("\n}\n").expect("its end") + 3];
-    let end = &run[run.find("# What a stage leaves out").expect("the loop")..];
+    let end = &run[run.find("# Outputs of stages").expect("the runner")..];
     let script = format!(
         "set -euo pipefail\n{function}stage_a() {{ checked sh -c 'echo SKIPPED: busy; exit 77'; }}\nstage_b() {{ echo fine; }}\n\
          chosen=(a b)\n{end}"

@@ -138,7 +138,7 @@ fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
     fn interrupted_and_resumed_runs_equal_uninterrupted_ones(

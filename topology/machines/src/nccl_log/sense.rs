@@ -80,6 +80,10 @@ pub(super) fn of_run(file: &str, run: &Run) -> Result<NcclLog, InputError> {
         (log.is_listed, log.ranks, log.ranks_per_host) = (false, run.stated_ranks, None);
         note(&mut log.notes, format!("the log lists {listed} ranks and has bandwidths of more: its list is cut short"));
     }
+    if let Some(ranks) = log.ranks.filter(|ranks| *ranks < 2) {
+        (log.is_listed, log.ranks, log.ranks_per_host) = (false, None, None);
+        note(&mut log.notes, format!("the log states {ranks} ranks, between which nothing is sent: that is left out"));
+    }
     log.collectives = candidates(file, run, &all, share, &mut log)?;
     let per_unit = unit(run, &all, &mut log);
     let sizes = all.iter().map(|f| MeasuredSize { bytes: Bytes(f.bytes as u64), time_us: f.time.0 * per_unit });
