@@ -6,6 +6,7 @@ What a figure shows (its lines, axes, published points) is in experiments/papers
 
 import json
 import math
+import os
 import pathlib
 import subprocess
 
@@ -27,7 +28,7 @@ OFFSETS = [(6, 4), (-6, 4), (6, -12), (-6, -12), (6, 16), (-6, 16), (6, -24), (-
 
 def report(*arguments):
     """What a command of lockstep prints as JSON."""
-    command = [str(root / "target" / "release" / "lockstep"), *map(str, arguments), "--format", "json"]
+    command = [os.environ.get("LOCKSTEP", str(root / "target" / "release" / "lockstep")), *map(str, arguments), "--format", "json"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
