@@ -228,14 +228,20 @@ fn without_dropout(layer: &Layer) -> Layer {
 
 /// The description from which another program builds the same layer.
 fn describe(node: &Node) -> Value {
-    let shape = |shape: &Shape| json!([shape.channels, shape.height, shape.width]);
+    let shape = |shape: &Shape| {
+        let image = shape.image();
+        json!([image.channels, image.height, image.width])
+    };
     let mut all = Map::new();
     let mut say = |key: &str, value: Value| drop(all.insert(key.to_owned(), value));
     say("name", json!(node.name));
     say("kind", json!(node.layer.kind()));
     say("inputs", json!(node.inputs.iter().map(|input| input.0).collect::<Vec<_>>()));
     say("output", shape(&node.output));
-    let parameters = node.parameters.iter().map(|parameter| json!({ "name": parameter.name, "dims": parameter.dims }));
+    let parameters = node
+        .parameters
+        .iter()
+        .map(|parameter| json!({ "name": parameter.name, "dims": parameter.shape.sizes().collect::<Vec<_>>() }));
     say("parameters", parameters.collect());
     match &node.layer {
         Layer::Conv2d(conv) => {

@@ -93,7 +93,7 @@ fn the_trained_parameters_have_their_names_and_shapes() {
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let first = &model.layers().iter().flat_map(|node| &node.parameters).next().unwrap();
     let view = file.tensor(&first.name).unwrap();
-    assert_eq!(view.shape(), first.dims.iter().map(|size| *size as usize).collect::<Vec<_>>());
+    assert_eq!(view.shape(), first.shape.sizes().map(|size| size as usize).collect::<Vec<_>>());
     let average = &one.state.average.unwrap().0[first.range.start as usize..first.range.end as usize];
     assert_eq!(view.data(), average.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
 }

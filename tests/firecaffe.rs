@@ -108,7 +108,7 @@ fn a_dedicated_server_only_serves() {
 /// §3: a dense layer is a convolution whose filter is as large as its input: the same weights, work and outputs.
 #[test]
 fn a_dense_layer_is_a_convolution_as_large_as_its_input() {
-    let input = Shape { channels: 3, height: 4, width: 5 };
+    let input = Shape::of_image(3, 4, 5);
     let (kernel, once, none) = ((4, 5), (1, 1), (0, 0));
     let convolution =
         Conv2d { out_channels: 7, kernel, stride: once, padding: none, dilation: once, groups: 1, bias: true };

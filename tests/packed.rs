@@ -34,9 +34,9 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
 
 /// Writes the IDX files of a part: images of the model's shape, labels of its classes.
 fn write_idx(folder: &Path, prefix: &str, model: &Model, samples: u32, seed: u64) {
-    let shape = model.input();
-    let pixels = bytes(seed, samples as usize * shape.elements() as usize);
-    let images = idx::encode(&[samples, shape.channels, shape.height, shape.width], &pixels);
+    let image = model.input().image();
+    let pixels = bytes(seed, samples as usize * model.input().elements() as usize);
+    let images = idx::encode(&[samples, image.channels, image.height, image.width], &pixels);
     // The last class always occurs, so that both readers find the same number of classes.
     let label =
         |sample: u32| if sample == 0 { model.classes() - 1 } else { (sample * 7 + seed as u32) % model.classes() };

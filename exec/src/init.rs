@@ -57,25 +57,20 @@ fn normal(values: &mut [f32], deviation: f64, rng: &mut ChaCha8Rng) {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_models::{Dimension, Shape};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn parameter(dims: &[u32], init: Init) -> Parameter {
-        let elements = dims.iter().map(|size| u64::from(*size)).product();
+    fn parameter(shape: Shape, init: Init) -> Parameter {
         let multipliers = lockstep_models::Multipliers::NONE;
-        Parameter {
-            name: "here.weight".into(),
-            dims: dims.to_vec(),
-            range: 0..elements,
-            init,
-            decay: true,
-            multipliers,
-        }
+        Parameter { name: "here.weight".into(), shape, range: 0..shape.elements(), init, decay: true, multipliers }
     }
 
-    fn drawn(dims: &[u32], init: Init) -> Vec<f32> {
-        let parameter = parameter(dims, init);
+    fn drawn(sizes: &[u32], init: Init) -> Vec<f32> {
+        let names = [Dimension::Output, Dimension::Input, Dimension::Row, Dimension::Column];
+        let dimensions: Vec<_> = names.into_iter().zip(sizes.iter().copied()).collect();
+        let parameter = parameter(Shape::new(&dimensions), init);
         let mut values = vec![f32::NAN; parameter.elements() as usize];
         fill(&mut values, &parameter, &mut stream(7, Purpose::Parameter, 0));
         values
@@ -91,18 +86,18 @@ mod tests {
     fn each_kind_has_its_deviation() {
         // A convolution of 64 filters of 32×5×5: fan-in 32·25 = 800, fan-out 64·25 = 1600; 51,200 values, so the mean is
         // within 5 / √51200 = 2.2 % of a deviation of 0, and the deviation within 5 / √102400 = 1.6 % of its own.
-        let dims = [64, 32, 5, 5];
+        let sizes = [64, 32, 5, 5];
         // A uniform number in ±b has the deviation b / √3: √(6 / 2400) / √3 = √(2 / 2400).
         for (init, expected) in
             [(Init::He, (2f64 / 800.0).sqrt()), (Init::Xavier, (2f64 / 2400.0).sqrt()), (Init::Gaussian(0.01), 0.01)]
         {
-            let values = drawn(&dims, init);
+            let values = drawn(&sizes, init);
             let (mean, deviation) = moments(&values);
             assert!(mean.abs() < 0.022 * expected, "{init:?}: mean {mean}");
             assert!((deviation / expected - 1.0).abs() < 0.016, "{init:?}: {deviation}, expected {expected}");
         }
         let bound = (6f32 / 2400.0).sqrt();
-        assert!(drawn(&dims, Init::Xavier).iter().all(|x| x.abs() <= bound));
+        assert!(drawn(&sizes, Init::Xavier).iter().all(|x| x.abs() <= bound));
         // For dense [10, 1024] the fan-in is 1024, and an odd count leaves no value unfilled.
         let (_, deviation) = moments(&drawn(&[10, 1024], Init::He));
         assert!((deviation / (2f64 / 1024.0).sqrt() - 1.0).abs() < 0.035, "{deviation}");

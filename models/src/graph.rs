@@ -19,7 +19,7 @@ use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use crate::layer::FeatureRule;
+use crate::layer::Features;
 use crate::{
     Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, Formula, LayerId, Layout, Mesh, Model, Optimizer, Pass,
     Stream,
@@ -180,11 +180,7 @@ impl std::error::Error for LayoutError {}
 impl Graph {
     /// A graph without nodes for the layers of `model` on the workers of `mesh`.
     pub fn new(model: &Model, mesh: Mesh) -> Graph {
-        let by_channel = model
-            .layers()
-            .iter()
-            .map(|node| node.layer.rule().features(true, false) == Ok(FeatureRule::Follows))
-            .collect();
+        let by_channel = model.layers().iter().map(|node| node.signature.features() == Features::Follow).collect();
         let names = model.layers().iter().map(|node| node.name.clone()).collect();
         Graph { names, by_channel, mesh, ..Graph::default() }
     }

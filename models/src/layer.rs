@@ -8,7 +8,7 @@ mod attributes;
 mod init;
 mod kind;
 mod rule;
-mod shape;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -18,13 +18,14 @@ use std::fmt;
 
 use lockstep_topology::Dtype;
 
+pub(crate) use crate::{Dimension, ImageShape, Shape};
 pub use attributes::{Attributes, Maker};
 pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
-pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, samples_per_group};
+pub use kind::{Arity, CaffeKind, InputUse, KernelClass, LayerKind, samples_per_group};
 pub use pool2d::PoolKind;
 pub use rule::{KeptTensor, LayerRule, Learned, OfKind};
-pub use shape::Shape;
+pub use signature::{Features, Index, IndexUse, MatrixProduct, PassLayouts, Signature};
 pub use work::{Pass, Sizes, Work};
 
 /// A layer's position in topological order, which is also its index in [`Model::layers`](crate::Model::layers).
@@ -161,8 +162,8 @@ impl Layer {
     ///
     /// ```
     /// # use lockstep_models::{Layer, Shape};
-    /// let image = Shape { channels: 3, height: 32, width: 32 };
-    /// assert_eq!(Layer::GlobalPool.output_shape(&[image]), Ok(Shape { channels: 3, height: 1, width: 1 }));
+    /// let image = Shape::of_image(3, 32, 32);
+    /// assert_eq!(Layer::GlobalPool.output_shape(&[image]), Ok(Shape::flat(3)));
     /// ```
     pub fn output_shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let count = inputs.len();

@@ -36,7 +36,7 @@ pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
     Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, GroupNorm, Init, InitRules, KernelClass, Layer,
     LayerId, LayerNorm, LeakyRelu, LocalResponseNorm, Pass, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale,
-    Select, Shape, Softmax, Work, samples_per_group,
+    Select, Softmax, Work, samples_per_group,
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{
@@ -54,6 +54,6 @@ pub use task::{
     Formula, MultiplyAdd, Op, Operand, Phase, Rows, SampleMove, SgdStep, Start, StepNumbers, Stream, Task, TaskId,
     Turns,
 };
-pub use tensor::{AxisLayout, Dimension, Gradients, Layout, Precision};
+pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Precision, Shape};
 pub use timeline::{CriticalPath, INPUT_WAIT, Step, Timeline, Total, Totals, WAIT, median, quantile, straggling_s};
 pub use timeline::{critical_path, overlap};

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use petgraph::graph::DiGraph;
 
-use crate::layer::{Init, InitRules};
+use crate::layer::{Init, InitRules, Signature};
 use crate::{Layer, LayerId, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
@@ -40,6 +40,8 @@ pub struct Node {
     pub input_shapes: Vec<Shape>,
     /// Shape of one sample of the output.
     pub output: Shape,
+    /// The indices of its operands.
+    pub signature: Signature,
     /// Learnable parameters: weight before bias, γ before β.
     pub parameters: Vec<Parameter>,
     /// Batch norm's running mean, then running variance: elements in the model's statistics arena.
@@ -53,8 +55,8 @@ pub struct Node {
 pub struct Parameter {
     /// The layer's name and the tensor's, e.g. `conv1.weight`.
     pub name: String,
-    /// Sizes, outermost first, e.g. `[out_channels, in_channels / groups, height, width]`.
-    pub dims: Vec<u32>,
+    /// Its dimensions, e.g. `output`, `input`, `row`, `column` of a convolution's weight.
+    pub shape: Shape,
     /// Its elements in the model's parameter arena; tensors follow each other in layer order without gaps.
     pub range: Range<u64>,
     /// How it starts.
@@ -78,13 +80,13 @@ impl Parameter {
 
     /// Inputs of one output: the product of all sizes but the first.
     pub fn fan_in(&self) -> u64 {
-        self.dims.iter().skip(1).map(|size| u64::from(*size)).product()
+        self.shape.sizes().skip(1).map(u64::from).product()
     }
 
     /// Outputs that one input reaches: the product of all sizes but the second.
     pub fn fan_out(&self) -> u64 {
-        let (first, rest) = (self.dims.iter().take(1), self.dims.iter().skip(2));
-        first.chain(rest).map(|size| u64::from(*size)).product()
+        let (first, rest) = (self.shape.sizes().take(1), self.shape.sizes().skip(2));
+        first.chain(rest).map(u64::from).product()
     }
 }
 
@@ -170,7 +172,7 @@ impl Model {
 
     /// Number of classes of each loss.
     pub fn classes(&self) -> u32 {
-        self.nodes[self.nodes.len() - 1].input_shapes[0].channels
+        self.nodes[self.nodes.len() - 1].input_shapes[0].features()
     }
 
     /// Shape of one sample.

@@ -1,8 +1,12 @@
 //! Describes tensors: how one is laid out over the ranks, and the formats of its numbers.
 
+mod dimension;
 mod layout;
 mod precision;
+mod shape;
 
+pub use dimension::Dimension;
 pub(crate) use layout::transition;
-pub use layout::{AxisLayout, Dimension, Layout};
+pub use layout::{AxisLayout, Layout};
 pub use precision::{Gradients, Precision};
+pub use shape::{ImageShape, Shape};

@@ -3,7 +3,7 @@
 //! Layers describe their work as a list of commands, which is data: a GPU executes it, a CUDA graph captures it, and
 //! two lists are compared by value.
 
-use lockstep_models::{Precision, Shape};
+use lockstep_models::{ImageShape, Precision};
 
 use super::argument::Scalar;
 use super::kernel::KernelCall;
@@ -31,10 +31,10 @@ pub enum Command {
 pub struct Convolution {
     /// Samples of the batch.
     pub samples: u32,
-    /// Shape of the input.
-    pub input: Shape,
-    /// Shape of the output; its channels are the filters.
-    pub output: Shape,
+    /// ImageShape of the input.
+    pub input: ImageShape,
+    /// ImageShape of the output; its channels are the filters.
+    pub output: ImageShape,
     /// The filters' size.
     pub kernel: (u32, u32),
     /// Stride of the window.

@@ -1,6 +1,6 @@
 //! Reads Caffe's `Datum`, the message in which its LMDB sets store a sample (`caffe.proto`).
 
-use lockstep_models::Shape;
+use lockstep_models::{ImageShape, Shape};
 use prost::Message;
 
 /// A sample: a raw array of bytes, or an encoded image.
@@ -65,15 +65,16 @@ pub fn read(bytes: &[u8]) -> Result<DatumSample, String> {
         return Ok(DatumSample { shape: None, label, data });
     }
     let size = |value: Option<i32>| value.and_then(|value| u16::try_from(value).ok()).map_or(0, u32::from);
-    let shape = Shape { channels: size(datum.channels), height: size(datum.height), width: size(datum.width) };
+    let size = ImageShape { channels: size(datum.channels), height: size(datum.height), width: size(datum.width) };
     // Rows and columns before channels: images have at most four channels.
-    if shape.channels > 4 && shape.height > 4 && matches!(shape.width, 1 | 3 | 4) {
+    if size.channels > 4 && size.height > 4 && matches!(size.width, 1 | 3 | 4) {
         return Err(format!(
             "its {} channels, {} rows and {} columns are in the order height, width, channels, as NumPy has them: write \
              it with image.transpose(2, 0, 1)",
-            shape.channels, shape.height, shape.width
+            size.channels, size.height, size.width
         ));
     }
+    let shape = size.shape();
     if shape.elements() != data.len() as u64 {
         return Err(format!("its {} bytes are no array of {shape}", data.len()));
     }

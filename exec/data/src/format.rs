@@ -1,7 +1,7 @@
 //! Encodes and decodes the packed file format: a header page, the samples one after the other, then an entry for each;
 //! all numbers little-endian.
 
-use lockstep_models::Shape;
+use lockstep_models::{ImageShape, Shape};
 
 use crate::normalisation::Normalisation;
 
@@ -120,13 +120,12 @@ impl Header {
         bytes.extend(MAGIC);
         let (kind, shape, short_side, quality) = match self.encoding {
             Encoding::Raw(shape) => (0, shape, 0, 0),
-            Encoding::Jpeg { short_side, quality } => {
-                (1, Shape { channels: 0, height: 0, width: 0 }, short_side, quality)
-            }
+            Encoding::Jpeg { short_side, quality } => (1, Shape::of_image(0, 0, 0), short_side, quality),
         };
         bytes.extend([VERSION, kind].iter().flat_map(|n: &u32| n.to_le_bytes()));
         bytes.extend(self.samples.to_le_bytes());
-        let numbers = [self.classes, shape.channels, shape.height, shape.width, short_side, quality];
+        let ImageShape { channels, height, width } = shape.image();
+        let numbers = [self.classes, channels, height, width, short_side, quality];
         bytes.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
         bytes.extend(self.index.to_le_bytes());
         bytes.extend(self.index_checksum.to_le_bytes());
@@ -153,7 +152,7 @@ impl Header {
         let page = page.get(..BLOB as usize).ok_or_else(damaged)?;
         let channels = match (u32_at(page, HEADER), self.encoding) {
             (0, _) => return Ok((None, HEADER)),
-            (count, Encoding::Raw(shape)) if count == shape.channels && count as usize <= MOST_FIGURES => {
+            (count, Encoding::Raw(shape)) if count == shape.features() && count as usize <= MOST_FIGURES => {
                 count as usize
             }
             _ => return Err(damaged()),
@@ -193,7 +192,7 @@ impl Header {
         }
         let at = |at| u32_at(bytes, at);
         let encoding = match at(12) {
-            0 => Encoding::Raw(Shape { channels: at(28), height: at(32), width: at(36) }),
+            0 => Encoding::Raw(Shape::of_image(at(28), at(32), at(36))),
             1 => Encoding::Jpeg { short_side: at(40), quality: at(44) },
             kind => return Err(format!("encoding {kind} is unknown: pack it again")),
         };

@@ -56,7 +56,7 @@ pub fn part(folder: &Path, prefix: &str) -> Result<Images, InputError> {
     }
     let size = &images.dims[1..];
     let (height, width) = (size[size.len() - 2], size[size.len() - 1]);
-    let shape = Shape { channels: if size.len() == 3 { size[0] } else { 1 }, height, width };
+    let shape = Shape::of_image(if size.len() == 3 { size[0] } else { 1 }, height, width);
     let labels = labels.bytes.into_iter().map(u32::from).collect();
     Ok(Images { place, labels_place, shape, images: images.bytes, labels })
 }

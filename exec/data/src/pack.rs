@@ -82,7 +82,10 @@ fn prepare(source: &Source, item: usize, short: u16) -> Result<Ready<'_>, String
     }
     let size = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
     let (bytes, width, height) = match source.shape() {
-        Some(shape) => (sample.bytes, size(shape.width), size(shape.height)),
+        Some(shape) => {
+            let (rows, columns) = shape.image().sides();
+            (sample.bytes, size(columns), size(rows))
+        }
         None => {
             let (kept, width, height) = picture::keep(&sample.bytes, short)?;
             (kept.map_or(sample.bytes, Cow::Owned), width, height)

@@ -48,8 +48,8 @@ fn opened(path: &Path) -> Result<(File, Mmap), InputError> {
 /// Mean and deviation of each channel of the arrays in `blob`.
 pub(crate) fn figures_of(header: &Header, blob: &[u8]) -> Option<Normalisation> {
     let Encoding::Raw(shape) = header.encoding else { return None };
-    let pixels = (shape.elements() / u64::from(shape.channels)) as usize;
-    Some(Normalisation::of(shape.channels as usize, pixels, || blob.chunks_exact(shape.elements() as usize)))
+    let pixels = shape.places() as usize;
+    Some(Normalisation::of(shape.features() as usize, pixels, || blob.chunks_exact(shape.elements() as usize)))
 }
 
 impl Packed {

@@ -26,7 +26,7 @@ mod transform;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockstep_models::{Augmentation, Model, SampleForm, SetSizes, Shape, StoredSamples};
+use lockstep_models::{Augmentation, Dimension, Model, SampleForm, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 pub use encoded::bytes_of;
@@ -226,8 +226,8 @@ impl Dataset {
 
     /// Whether images are at least as large as `input`, with as many channels.
     fn has_patches(&self, input: Shape) -> bool {
-        let Shape { channels, height, width } = self.shape;
-        channels == input.channels && height >= input.height && width >= input.width
+        let (own, input) = (self.shape.image(), input.image());
+        own.channels == input.channels && own.height >= input.height && own.width >= input.width
     }
 
     /// The same images, of which patches of shape `input` are used.
@@ -236,7 +236,7 @@ impl Dataset {
     /// Images that are smaller or have other channels.
     fn patches(self, input: Shape) -> Result<Dataset, InputError> {
         if let Some((height, width)) = self.smallest()
-            && (height < input.height || width < input.width)
+            && (height < input.size(Dimension::Row) || width < input.size(Dimension::Column))
         {
             let message =
                 format!("are too small for patches of {input}: use scale instead of patch, or pack larger images");

@@ -92,7 +92,7 @@ impl Reference {
     /// With memory of its own, on one thread.
     pub(crate) fn new() -> Reference {
         let layer = Layer::Dense(Dense { out_features: SIDE as u32, bias: false });
-        let shape = [Shape { channels: SIDE as u32, height: 1, width: 1 }];
+        let shape = [Shape::of_image(SIDE as u32, 1, 1)];
         let kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shape }], SAMPLES, &Threads::one());
         Reference { kernel, x: vec![0.5; SIDE * SAMPLES], w: vec![0.25; SIDE * SIDE], y: vec![0.0; SIDE * SAMPLES] }
     }

@@ -11,7 +11,7 @@
 //!
 //! // Two samples of two features, a dense layer to two classes with a ReLU, the loss.
 //! let dense = Layer::Dense(Dense { out_features: 2, bias: true });
-//! let shape = [Shape { channels: 2, height: 1, width: 1 }];
+//! let shape = [Shape::of_image(2, 1, 1)];
 //! let chain = [ChainLayer { layer: &dense, inputs: &shape }, ChainLayer { layer: &Layer::Relu, inputs: &shape }];
 //! let mut kernel = Kernel::new(&chain, 2, &Threads::one());
 //! let mut loss = CrossEntropy::new(&Layer::SoftmaxCrossEntropy, 2, 2);
@@ -56,7 +56,7 @@ mod winograd_gradients;
 mod winograd_tiles;
 mod winograd_weights;
 
-use lockstep_models::{Layer, Shape};
+use lockstep_models::{Dimension, Layer, Shape};
 
 pub use super::{ChainLayer, Draw, Loss, Mode};
 pub use crate::simd::add_into;
@@ -132,12 +132,12 @@ impl Wanted<'_> {
 
     /// Channels of the input.
     fn channels(&self) -> usize {
-        self.input().channels as usize
+        self.input().features() as usize
     }
 
     /// Elements of a channel of the input.
     fn plane(&self) -> usize {
-        self.input().height as usize * self.input().width as usize
+        self.input().inner(Dimension::Feature) as usize
     }
 }
 
@@ -294,5 +294,5 @@ fn boxed(head: impl Head + 'static) -> Box<dyn Head> {
 }
 
 fn size(shape: Shape) -> usize {
-    shape.channels as usize * shape.height as usize * shape.width as usize
+    shape.elements() as usize
 }

@@ -19,8 +19,8 @@ use lockstep_topology::{ErrorPlace, InputError, LineIndex};
 use super::sketch::Sketch;
 use layers::Meaning;
 use lockstep_models::layer::Inits;
+use lockstep_models::{Dimension, Layer, Scale, Select, Shape};
 use lockstep_models::{Draft, Model};
-use lockstep_models::{Layer, Scale, Select, Shape};
 pub use solver::Solver;
 use text::{Message, Source};
 use training::in_training;
@@ -161,7 +161,7 @@ impl<'a> Import<'a> {
         if !self.blobs.is_empty() && (channels, height, width) == (1, 1, 1) {
             return Ok(());
         }
-        let shape = self.given.unwrap_or(Shape { channels, height, width });
+        let shape = self.given.unwrap_or(Shape::of_image(channels, height, width));
         if !self.blobs.is_empty() || sides.len() > 2 {
             return Err(place.error(blob, "a model has one input of at most four dimensions, before all layers"));
         }
@@ -323,7 +323,8 @@ impl<'a> Import<'a> {
             return Ok(());
         }
         let shape = |blob: &&str| self.sketch.shape(self.blobs[*blob]);
-        let alike = self.open.iter().all(|blob| shape(blob) == shape(&self.open[0]) && shape(blob).height == 1);
+        let alike =
+            self.open.iter().all(|blob| shape(blob) == shape(&self.open[0]) && shape(blob).size(Dimension::Row) == 1);
         let Some((scores, sides)) = self.open.clone().split_last().map(|(last, sides)| (*last, sides.to_vec())) else {
             return Err(net.error("blobs []", ONE_BLOB));
         };

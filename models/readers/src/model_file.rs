@@ -67,7 +67,7 @@ fn input(entry: &Entry<'_>, sizes: &Arguments) -> Result<Layer, InputError> {
         return Err(entry.error("must be three sizes, [channels, height, width]; a vector of n features is [n, 1, 1]"));
     };
     let side = |index: usize| size(&items[index], sizes);
-    let layer = Layer::input(Shape { channels: side(0)?, height: side(1)?, width: side(2)? });
+    let layer = Layer::input(Shape::of_image(side(0)?, side(1)?, side(2)?));
     layer.output_shape(&[]).map_err(|message| entry.error(message))?;
     Ok(layer)
 }

@@ -344,7 +344,7 @@ impl<'a> Import<'_, 'a> {
             Some(Order::Natural) => return Ok(data.draft),
             Some(Order::Flat) => Layer::Flatten,
             Some(Order::Shuffled(groups)) => {
-                Layer::Select(lockstep_models::Select { first: 0, channels: shape.channels, groups })
+                Layer::Select(lockstep_models::Select { first: 0, channels: shape.features(), groups })
             }
             None => {
                 return Err(format!(
@@ -361,8 +361,7 @@ impl<'a> Import<'_, 'a> {
 
     /// A draft's output in the usual order, in as many dimensions as `data`, at least 2.
     fn ordered(&self, draft: usize, data: &Data) -> Value {
-        let rank =
-            if self.sketch.shape(draft).height * self.sketch.shape(draft).width > 1 { 4 } else { data.view.0.len() };
+        let rank = if self.sketch.shape(draft).places() > 1 { 4 } else { data.view.0.len() };
         let view = View::new(data.view.batch(), self.sketch.shape(draft), rank.clamp(2, 4));
         Value::Data(Data { draft, view, named: String::new() })
     }

@@ -116,7 +116,7 @@ pub(super) fn biased() -> Vec<Model> {
 fn input(settings: &str) -> Option<Shape> {
     let sizes = settings.strip_prefix("input=")?.split('x').map(|size| size.parse().ok());
     match sizes.collect::<Option<Vec<u32>>>()?[..] {
-        [channels, height, width] => Some(Shape { channels, height, width }),
+        [channels, height, width] => Some(Shape::of_image(channels, height, width)),
         _ => None,
     }
 }

@@ -54,7 +54,7 @@ impl SampleForm {
 impl StoredSamples {
     /// Values of this shape in memory.
     pub fn values(shape: Shape) -> StoredSamples {
-        let pixels = u64::from(shape.height) * u64::from(shape.width);
+        let pixels = shape.places();
         StoredSamples { form: SampleForm::Values, bytes: 4 * shape.elements(), pixels }
     }
 }
@@ -70,7 +70,7 @@ impl SetSizes {
     ///
     /// ```
     /// # use lockstep_models::{SetSizes, Shape};
-    /// let image = Shape { channels: 1, height: 28, width: 28 };
+    /// let image = Shape::of_image(1, 28, 28);
     /// let sizes = |what: &str| SetSizes::of(what, image).map(|sizes| (sizes.train, sizes.held_out));
     /// assert_eq!(sizes("synthetic"), Some((4000, 1000)));
     /// assert_eq!(sizes("synthetic:64"), Some((64, 16)));

@@ -1,5 +1,7 @@
 //! Tests that wrong graphs are refused, and compares each rule with the unsplit operator.
 
+mod signatures;
+
 use proptest::prelude::*;
 
 use super::rules::Rule;

@@ -44,22 +44,27 @@ impl LayerRule for BatchNorm {
         Ok(inputs[0])
     }
 
+    /// Statistics are of the samples that a rank has.
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_each_feature(2)
+    }
+
     fn settings(&self) -> String {
         format!(", epsilon = {}, momentum = {}", self.epsilon, self.momentum)
     }
 
     fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned { name, dims: vec![output.channels], init: Init::Constant(init), decay: false };
+        let of = |name, init| Learned {
+            name,
+            shape: Shape::flat(output.features()),
+            init: Init::Constant(init),
+            decay: false,
+        };
         vec![of("gamma", inits.gamma), of("beta", 0.0)]
     }
 
     fn weight_rule(&self, rules: &InitRules, _: bool, ends_block: bool) -> Option<Init> {
         rules.residual_gamma.filter(|_| ends_block).map(Init::Constant)
-    }
-
-    /// Channels do not depend on each other.
-    fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(if inputs_split { FeatureRule::Follows } else { FeatureRule::Whole })
     }
 
     /// Forward 6 FLOPs an element (mean 1, variance 3, scale 2), backward 4 in each pass.

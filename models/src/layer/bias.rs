@@ -12,9 +12,18 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Bias {
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_each_feature(1)
+    }
+
     /// A bias of a dense layer or a convolution, and decays as theirs do.
     fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        vec![Learned { name: "bias", dims: vec![output.channels], init: Init::Constant(inits.bias), decay: true }]
+        vec![Learned {
+            name: "bias",
+            shape: Shape::new(&[(Dimension::Output, output.features())]),
+            init: Init::Constant(inits.bias),
+            decay: true,
+        }]
     }
 
     /// One FLOP an element; the gradient of the input is that of the output.
@@ -24,9 +33,5 @@ impl LayerRule for Bias {
             Work::of(0.0, of.input, of.input),
             Work::of(of.input, of.input, of.learned),
         ]
-    }
-
-    fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(if inputs_split { FeatureRule::Follows } else { FeatureRule::Whole })
     }
 }

@@ -1,6 +1,6 @@
 //! Blurs each channel with a fixed binomial filter and takes every few places (Zhang 2019).
 
-use super::window::{check_window, places, too_large};
+use super::window::{check_window, image_of, places, too_large};
 use super::*;
 
 /// Blurring before sampling (Zhang 2019, arXiv:1904.11486, section 3.3): the filter's weights are products of binomial
@@ -45,7 +45,7 @@ impl BlurPool {
 
 impl LayerRule for BlurPool {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        let input = inputs[0];
+        let input = image_of(inputs[0])?;
         if !(1..=MOST).contains(&self.kernel) {
             return Err(format!("kernel is {}: it must be between 1 and {MOST}", self.kernel));
         }
@@ -56,13 +56,17 @@ impl LayerRule for BlurPool {
                 return Err(format!("padding is {padding}: it must be less than the kernel's {}", self.kernel));
             }
             places(size, u64::from(self.kernel), stride, padding, false)
-                .map_err(|padded| too_large(name, self.kernel, u64::from(self.kernel), padded, input))
+                .map_err(|padded| too_large(name, self.kernel, u64::from(self.kernel), padded, inputs[0]))
         };
-        Ok(Shape {
-            channels: input.channels,
-            height: side("height", input.height, self.stride.0, self.padding.0)?,
-            width: side("width", input.width, self.stride.1, self.padding.1)?,
-        })
+        Ok(Shape::of_image(
+            input.channels,
+            side("height", input.height, self.stride.0, self.padding.0)?,
+            side("width", input.width, self.stride.1, self.padding.1)?,
+        ))
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
     }
 
     fn settings(&self) -> String {

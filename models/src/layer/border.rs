@@ -1,6 +1,6 @@
 //! Puts a border around an image, as wide on each side as wanted: zeros, or the image reflected at its edge.
 
-use super::window::check_window;
+use super::window::{check_window, image_of};
 use super::*;
 
 /// A border around an image; pairs are (vertical, horizontal). Convolutions have a padding of zeros of their own: this
@@ -51,11 +51,13 @@ impl LayerRule for Border {
             u32::try_from(side).map_err(|_| format!("{side} rows or columns are too many"))
         };
         let (before, after) = (self.before, self.after);
-        Ok(Shape {
-            channels: inputs[0].channels,
-            height: side(inputs[0].height, before.0, after.0)?,
-            width: side(inputs[0].width, before.1, after.1)?,
-        })
+        let input = image_of(inputs[0])?;
+        let (height, width) = (side(input.height, before.0, after.0)?, side(input.width, before.1, after.1)?);
+        Ok(Shape::of_image(input.channels, height, width))
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
     }
 
     fn settings(&self) -> String {

@@ -8,7 +8,6 @@ pub(super) struct Concat;
 
 pub(super) const KIND: LayerKind = LayerKind {
     arity: Arity::Several,
-    features: Ok(FeatureRule::Whole),
     onnx: &[("Concat", |of| along_channels(of, "axis"))],
     caffe: CaffeKind::new(&["Concat", "CONCAT"], &["concat_param"], "axis concat_dim", |of| {
         along_channels(of, if of.size("axis")?.is_some() { "axis" } else { "concat_dim" })
@@ -28,12 +27,12 @@ impl LayerRule for Concat {
     /// The sum of the channels; heights and widths must agree.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let first = inputs[0];
-        if let Some(other) = inputs.iter().find(|shape| (shape.height, shape.width) != (first.height, first.width)) {
+        if let Some(other) = inputs.iter().find(|shape| shape.with_features(1) != first.with_features(1)) {
             return Err(format!("joins inputs of shapes {first} and {other}: heights and widths must be equal"));
         }
-        let channels: u64 = inputs.iter().map(|shape| u64::from(shape.channels)).sum();
+        let channels: u64 = inputs.iter().map(|shape| u64::from(shape.features())).sum();
         let channels = u32::try_from(channels).map_err(|_| format!("{channels} channels are too many"))?;
-        Ok(Shape { channels, ..first })
+        Ok(first.with_features(channels))
     }
 
     /// Copies.

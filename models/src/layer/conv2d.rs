@@ -1,6 +1,6 @@
 //! Defines two-dimensional convolution.
 
-use super::window::{check_window, places, too_large};
+use super::window::{check_window, image_of, places, too_large};
 use super::*;
 
 /// A 2-d convolution (cross-correlation), weight `[out_channels, in_channels / groups, kernel.0, kernel.1]`.
@@ -65,7 +65,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 impl LayerRule for Conv2d {
     /// ⌊(size + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1 on each side.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        let input = inputs[0];
+        let input = image_of(inputs[0])?;
         check_window("kernel", self.kernel, 1)?;
         check_window("stride", self.stride, 1)?;
         check_window("padding", self.padding, 0)?;
@@ -80,14 +80,47 @@ impl LayerRule for Conv2d {
         let side = |name, size, kernel: u32, stride, padding, dilation: u32| {
             let extent = u64::from(dilation) * u64::from(kernel - 1) + 1;
             places(size, extent, stride, padding, false)
-                .map_err(|padded| too_large(name, kernel, extent, padded, input))
+                .map_err(|padded| too_large(name, kernel, extent, padded, inputs[0]))
         };
         let Conv2d { kernel, stride, padding, dilation, .. } = *self;
-        Ok(Shape {
-            channels: self.out_channels,
-            height: side("height", input.height, kernel.0, stride.0, padding.0, dilation.0)?,
-            width: side("width", input.width, kernel.1, stride.1, padding.1, dilation.1)?,
-        })
+        Ok(Shape::of_image(
+            self.out_channels,
+            side("height", input.height, kernel.0, stride.0, padding.0, dilation.0)?,
+            side("width", input.width, kernel.1, stride.1, padding.1, dilation.1)?,
+        ))
+    }
+
+    /// y[sample, g·o, row, column] = Σ x[sample, g·i, row', column'] · w[g·o, i, kernel row, kernel column] + b[g·o], row' and
+    /// column' being places of the window; without groups there is no g.
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        let (input, output, groups) = (inputs[0].image(), output.image(), self.groups);
+        let mut of = Signature::of_samples(1);
+        let (mut weight, mut bias) = (Vec::new(), Vec::new());
+        if groups > 1 {
+            let g = of.index(groups.into(), IndexUse::Free);
+            of.inputs[0].push((g, Dimension::Feature));
+            of.output.push((g, Dimension::Feature));
+            weight.push((g, Dimension::Output));
+            bias.push((g, Dimension::Output));
+        }
+        let o = of.index((output.channels / groups).into(), IndexUse::Free);
+        let i = of.index((input.channels / groups).into(), IndexUse::Contracted);
+        of.inputs[0].push((i, Dimension::Feature));
+        of.output.push((o, Dimension::Feature));
+        weight.extend([(o, Dimension::Output), (i, Dimension::Input)]);
+        bias.push((o, Dimension::Output));
+        let sides = [
+            (Dimension::Row, input.height, output.height, self.kernel.0),
+            (Dimension::Column, input.width, output.width, self.kernel.1),
+        ];
+        for (dimension, from, to, kernel) in sides {
+            let [from, to, kernel] = [from, to, kernel].map(|size| of.index(size.into(), IndexUse::Whole));
+            of.inputs[0].push((from, dimension));
+            of.output.push((to, dimension));
+            weight.push((kernel, dimension));
+        }
+        of.parameters = if self.bias { vec![weight, bias] } else { vec![weight] };
+        of
     }
 
     fn settings(&self) -> String {
@@ -118,8 +151,13 @@ impl LayerRule for Conv2d {
     }
 
     fn parameters(&self, input: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let dims = vec![output.channels, input.channels / self.groups, self.kernel.0, self.kernel.1];
-        weight_and_bias(dims, self.bias, inits)
+        let weight = Shape::new(&[
+            (Dimension::Output, output.features()),
+            (Dimension::Input, input.features() / self.groups),
+            (Dimension::Row, self.kernel.0),
+            (Dimension::Column, self.kernel.1),
+        ]);
+        weight_and_bias(weight, self.bias, inits)
     }
 
     fn weight_rule(&self, rules: &InitRules, _: bool, _: bool) -> Option<Init> {
@@ -135,43 +173,15 @@ impl LayerRule for Conv2d {
         Some((Layer::Conv2d(Conv2d { bias: false, ..self.clone() }), self.bias))
     }
 
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        product_work(of)
-    }
-
-    fn features(&self, _: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        if self.groups > 1 { Err("has groups, whose channels do not see each other") } else { Ok(FeatureRule::Rows) }
-    }
-
     fn share(&self, ranks: u32) -> Option<Layer> {
         Some(Layer::Conv2d(Conv2d { out_channels: self.out_channels.div_ceil(ranks), ..self.clone() }))
     }
-
-    fn kernel_class(&self, input: Shape, output: Shape) -> KernelClass {
-        let groups = f64::from(self.groups);
-        KernelClass::Product(MatrixProduct {
-            outputs: f64::from(output.channels) / groups,
-            inputs: f64::from(input.channels) / groups,
-            kernel: f64::from(self.kernel.0) * f64::from(self.kernel.1),
-            groups,
-            by_place: true,
-        })
-    }
 }
 
-/// A weight of these sizes and perhaps a bias for each of its rows.
-pub(super) fn weight_and_bias(dims: Vec<u32>, bias: bool, inits: &Inits) -> Vec<Learned> {
-    let of_bias = Learned { name: "bias", dims: vec![dims[0]], init: Init::Constant(inits.bias), decay: true };
-    let weight = Learned { name: "weight", dims, init: inits.weight, decay: true };
+/// A weight of this shape and perhaps a bias for each of its outputs.
+pub(super) fn weight_and_bias(shape: Shape, bias: bool, inits: &Inits) -> Vec<Learned> {
+    let outputs = Shape::new(&[(Dimension::Output, shape.size(Dimension::Output))]);
+    let of_bias = Learned { name: "bias", shape: outputs, init: Init::Constant(inits.bias), decay: true };
+    let weight = Learned { name: "weight", shape, init: inits.weight, decay: true };
     if bias { vec![weight, of_bias] } else { vec![weight] }
-}
-
-/// 2·fan-in FLOPs for each output element and pass; reads inputs and parameters and writes outputs, and back.
-pub(super) fn product_work(of: &Sizes) -> [Work; 3] {
-    let work = |read, written| Work::of(2.0 * of.output * of.fan_in, read, written);
-    [
-        work(of.input + of.learned, of.output),
-        work(of.output + of.weight, of.input),
-        work(of.input + of.output, of.learned),
-    ]
 }

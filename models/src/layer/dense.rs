@@ -1,6 +1,6 @@
 //! Defines the fully connected layer.
 
-use super::conv2d::{product_work, weight_and_bias};
+use super::conv2d::weight_and_bias;
 use super::*;
 
 /// A fully connected layer, weight `[out_features, in_features]`; its input is flattened.
@@ -16,7 +16,6 @@ pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::ForParameters,
     flattens: true,
     takes_relu: true,
-    features: Ok(FeatureRule::Rows),
     keys: &["out_features", "bias", "weight_init", "bias_init"],
     caffe: CaffeKind::new(
         &["InnerProduct", "INNER_PRODUCT"],
@@ -39,6 +38,20 @@ impl LayerRule for Dense {
         Ok(Shape::flat(self.out_features))
     }
 
+    /// y[sample, o] = Σ x[sample, i] · w[o, i] + b[o], i being all elements of the input.
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        let mut of = Signature::of_samples(1);
+        let o = of.index(output.elements(), IndexUse::Free);
+        let i = of.index(inputs[0].elements(), IndexUse::Contracted);
+        of.inputs[0].push((i, Dimension::Feature));
+        of.output.push((o, Dimension::Feature));
+        of.parameters = vec![vec![(o, Dimension::Output), (i, Dimension::Input)]];
+        if self.bias {
+            of.parameters.push(vec![(o, Dimension::Output)]);
+        }
+        of
+    }
+
     fn settings(&self) -> String {
         format!(", out_features = {}, bias = {}", self.out_features, self.bias)
     }
@@ -49,7 +62,8 @@ impl LayerRule for Dense {
 
     fn parameters(&self, input: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
         // A shape that was accepted has fewer than 2³¹ elements.
-        weight_and_bias(vec![output.channels, input.elements() as u32], self.bias, inits)
+        let sizes = [(Dimension::Output, output.features()), (Dimension::Input, input.elements() as u32)];
+        weight_and_bias(Shape::new(&sizes), self.bias, inits)
     }
 
     fn weight_rule(&self, rules: &InitRules, last: bool, _: bool) -> Option<Init> {
@@ -64,21 +78,11 @@ impl LayerRule for Dense {
         Some((Layer::Dense(Dense { bias: false, ..*self }), self.bias))
     }
 
-    /// A convolution's, with a filter as large as its input.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        product_work(of)
-    }
-
     fn joins(&self, chain: &[&Layer]) -> bool {
         matches!(chain, [only] if only.rule().kind().is_view)
     }
 
     fn share(&self, ranks: u32) -> Option<Layer> {
         Some(Layer::Dense(Dense { out_features: self.out_features.div_ceil(ranks), ..*self }))
-    }
-
-    fn kernel_class(&self, input: Shape, _: Shape) -> KernelClass {
-        let (outputs, inputs) = (f64::from(self.out_features), input.elements() as f64);
-        KernelClass::Product(MatrixProduct { outputs, inputs, kernel: 1.0, groups: 1.0, by_place: false })
     }
 }

@@ -20,12 +20,14 @@ impl LayerRule for Flatten {
         Ok(Shape::flat(u32::try_from(elements).map_err(|_| format!("{elements} features are too many"))?))
     }
 
-    fn work(&self, _: &Sizes) -> [Work; 3] {
-        [Work::default(); 3]
+    /// Features of the output are those of the input, each with all places.
+    fn signature(&self, inputs: &[Shape], _: Shape) -> Signature {
+        let mut signature = Signature::elementwise(inputs, inputs[0]);
+        signature.output[1..].iter_mut().for_each(|(_, dimension)| *dimension = Dimension::Feature);
+        signature
     }
 
-    /// Before dense layers flatten needs all channels, and is then no copy.
-    fn features(&self, _: bool, before_vector: bool) -> Result<FeatureRule, &'static str> {
-        Ok(if before_vector { FeatureRule::Whole } else { FeatureRule::Follows })
+    fn work(&self, _: &Sizes) -> [Work; 3] {
+        [Work::default(); 3]
     }
 }

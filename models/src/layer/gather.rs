@@ -7,10 +7,7 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gathered(pub Shape);
 
-const KIND: LayerKind = LayerKind {
-    features: Ok(FeatureRule::Whole),
-    ..LayerKind::new("gather", |of| Err(of.refuse("kind", "no file asks for it")))
-};
+const KIND: LayerKind = LayerKind { ..LayerKind::new("gather", |of| Err(of.refuse("kind", "no file asks for it"))) };
 
 impl OfKind for Gathered {
     fn kind(&self) -> &'static LayerKind {
@@ -21,6 +18,10 @@ impl OfKind for Gathered {
 impl LayerRule for Gathered {
     fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
         Ok(self.0)
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     fn settings(&self) -> String {

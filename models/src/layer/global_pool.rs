@@ -13,7 +13,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 
 impl LayerRule for GlobalPool {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        Ok(Shape::flat(inputs[0].channels))
+        Ok(Shape::flat(inputs[0].features()))
     }
 
     /// One FLOP an element of the input forward, of the output backward.

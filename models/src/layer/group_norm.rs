@@ -15,7 +15,6 @@ pub struct GroupNorm {
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
-    features: Ok(FeatureRule::Whole),
     class: KernelClass::Planes { overlapping_maxima: false },
     keys: &["groups", "epsilon", "gamma_init"],
     family: "batch_norm",
@@ -30,10 +29,16 @@ impl LayerRule for GroupNorm {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(format!("epsilon is {}: it must be positive, e.g. 1e-5", self.epsilon));
         }
-        if self.groups == 0 || !inputs[0].channels.is_multiple_of(self.groups) {
-            return Err(format!("groups is {}: it must divide the {} channels", self.groups, inputs[0].channels));
+        if self.groups == 0 || !inputs[0].features().is_multiple_of(self.groups) {
+            return Err(format!("groups is {}: it must divide the {} channels", self.groups, inputs[0].features()));
         }
         Ok(inputs[0])
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output)
+            .with_whole(&[Dimension::Feature, Dimension::Row, Dimension::Column])
+            .with_each_feature(2)
     }
 
     fn settings(&self) -> String {
@@ -45,7 +50,12 @@ impl LayerRule for GroupNorm {
     }
 
     fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned { name, dims: vec![output.channels], init: Init::Constant(init), decay: false };
+        let of = |name, init| Learned {
+            name,
+            shape: Shape::flat(output.features()),
+            init: Init::Constant(init),
+            decay: false,
+        };
         vec![of("gamma", inits.gamma), of("beta", 0.0)]
     }
 

@@ -6,11 +6,8 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Samples(pub Shape);
 
-const KIND: LayerKind = LayerKind {
-    arity: Arity::Nothing,
-    features: Ok(FeatureRule::Whole),
-    ..LayerKind::new("input", |of| Err(of.refuse("kind", "no file asks for it")))
-};
+const KIND: LayerKind =
+    LayerKind { arity: Arity::Nothing, ..LayerKind::new("input", |of| Err(of.refuse("kind", "no file asks for it"))) };
 
 impl OfKind for Samples {
     fn kind(&self) -> &'static LayerKind {
@@ -24,7 +21,10 @@ impl LayerRule for Samples {
     }
 
     fn settings(&self) -> String {
-        format!(", shape = [{}, {}, {}]", self.0.channels, self.0.height, self.0.width)
+        match self.0.as_image() {
+            Some(image) => format!(", shape = [{}, {}, {}]", image.channels, image.height, image.width),
+            None => format!(", shape = \"{}\"", self.0),
+        }
     }
 
     fn work(&self, _: &Sizes) -> [Work; 3] {

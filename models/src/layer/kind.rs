@@ -1,6 +1,6 @@
 //! `Kind`: describes what all layers of a kind have in common, and how files write them.
 
-use super::Maker;
+use super::{Maker, MatrixProduct};
 
 /// A kind of layer: how files write it, and what holds for all layers of the kind.
 pub struct LayerKind {
@@ -32,8 +32,6 @@ pub struct LayerKind {
     pub flattens: bool,
     /// Whether its kernel can include a ReLU after it.
     pub takes_relu: bool,
-    /// Its layout over ranks that split a model by features, or why it cannot be split.
-    pub features: Result<FeatureRule, &'static str>,
     /// How its kernels work.
     pub class: KernelClass,
     /// FLOPs of each element, forward and backward, where the layer has no formula of its own.
@@ -72,7 +70,6 @@ impl LayerKind {
             is_loss: false,
             flattens: false,
             takes_relu: false,
-            features: Ok(FeatureRule::Follows),
             class: KernelClass::Elements,
             flops: (1.0, 1.0),
             family: name,
@@ -111,32 +108,6 @@ pub enum InputUse {
     ForParameters,
     /// All: the gradient is computed from it.
     Always,
-}
-
-/// The layout of a layer over ranks that split a model by features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FeatureRule {
-    /// It has its own rows, of which each rank keeps a part.
-    Rows,
-    /// The layout of its inputs.
-    Follows,
-    /// It needs all channels.
-    Whole,
-}
-
-/// The matrix products of a layer: per group, `outputs` by places (or samples) by `inputs · kernel`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MatrixProduct {
-    /// Rows of the weight in a group.
-    pub outputs: f64,
-    /// Channels, or features, that enter a group.
-    pub inputs: f64,
-    /// Places of the filter.
-    pub kernel: f64,
-    /// The number of independent products.
-    pub groups: f64,
-    /// Whether each place of an image is a column, rather than each sample.
-    pub by_place: bool,
 }
 
 /// How many of `samples` images a CPU's convolutions process side by side: `most`, the elements of a register, or 8 or 4,

@@ -12,7 +12,6 @@ pub struct LayerNorm {
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
-    features: Ok(FeatureRule::Whole),
     class: KernelClass::Planes { overlapping_maxima: false },
     keys: &["epsilon", "gamma_init"],
     family: "batch_norm",
@@ -29,18 +28,27 @@ impl LayerRule for LayerNorm {
         Ok(inputs[0])
     }
 
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature]).with_each_feature(2)
+    }
+
     fn settings(&self) -> String {
         format!(", epsilon = {}", self.epsilon)
     }
 
     fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned { name, dims: vec![output.channels], init: Init::Constant(init), decay: false };
+        let of = |name, init| Learned {
+            name,
+            shape: Shape::flat(output.features()),
+            init: Init::Constant(init),
+            decay: false,
+        };
         vec![of("gamma", inits.gamma), of("beta", 0.0)]
     }
 
     /// A mean and an inverse deviation of each place.
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
-        Some(KeptTensor::of("statistics", 2 * u64::from(input.height) * u64::from(input.width), Dtype::F32))
+        Some(KeptTensor::of("statistics", 2 * input.places(), Dtype::F32))
     }
 
     /// As batch normalisation: forward 6 FLOPs an element, backward 4 in each pass.

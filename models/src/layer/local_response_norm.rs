@@ -20,7 +20,6 @@ pub struct LocalResponseNorm {
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     reads_output: true,
-    features: Ok(FeatureRule::Whole),
     keys: &["size", "alpha", "beta", "k"],
     onnx: &[("LRN", |of| {
         let size = of.size("size")?.unwrap_or(0);
@@ -67,6 +66,10 @@ impl LayerRule for LocalResponseNorm {
             }
         }
         Ok(inputs[0])
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     fn settings(&self) -> String {

@@ -9,7 +9,6 @@ pub(super) struct LogisticCrossEntropy;
 pub(super) const KIND: LayerKind = LayerKind {
     is_loss: true,
     family: "loss",
-    features: Ok(FeatureRule::Whole),
     class: KernelClass::Scores,
     keys: &["loss_weight"],
     caffe: CaffeKind::new(
@@ -24,6 +23,10 @@ pub(super) const KIND: LayerKind = LayerKind {
 impl LayerRule for LogisticCrossEntropy {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         SoftmaxCrossEntropy.shape(inputs)
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     fn work(&self, of: &Sizes) -> [Work; 3] {

@@ -2,7 +2,7 @@
 
 use lockstep_topology::InputError;
 
-use super::window::{check_window, places, too_large};
+use super::window::{check_window, image_of, places, too_large};
 use super::*;
 
 /// What a pooling window computes.
@@ -78,7 +78,7 @@ fn read_caffe(of: &dyn Attributes) -> Result<Layer, InputError> {
     // Caffe's means count the padding.
     let count_padding = kind == PoolKind::Average && padding != (0, 0);
     let plain = |kernel, ceil| Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil, count_padding });
-    match (of.boolean("global_pooling")?.unwrap_or(false), kind, of.input()) {
+    match (of.boolean("global_pooling")?.unwrap_or(false), kind, of.input().as_ref().and_then(Shape::as_image)) {
         (true, PoolKind::Average, _) => Ok(Layer::GlobalPool),
         (true, PoolKind::Max, Some(input)) => Ok(plain((input.height, input.width), false)),
         _ => {
@@ -107,7 +107,7 @@ impl OfKind for Pool2d {
 impl LayerRule for Pool2d {
     /// ⌊ or ⌈(size + 2·padding − kernel) / stride⌉ + 1 on each side.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        let input = inputs[0];
+        let input = image_of(inputs[0])?;
         check_window("kernel", self.kernel, 1)?;
         check_window("stride", self.stride, 1)?;
         check_window("padding", self.padding, 0)?;
@@ -116,13 +116,17 @@ impl LayerRule for Pool2d {
                 return Err(format!("padding is {padding}: it must be less than the kernel's {kernel}"));
             }
             places(size, u64::from(kernel), stride, padding, self.ceil)
-                .map_err(|padded| too_large(name, kernel, u64::from(kernel), padded, input))
+                .map_err(|padded| too_large(name, kernel, u64::from(kernel), padded, inputs[0]))
         };
-        Ok(Shape {
-            channels: input.channels,
-            height: side("height", input.height, self.kernel.0, self.stride.0, self.padding.0)?,
-            width: side("width", input.width, self.kernel.1, self.stride.1, self.padding.1)?,
-        })
+        Ok(Shape::of_image(
+            input.channels,
+            side("height", input.height, self.kernel.0, self.stride.0, self.padding.0)?,
+            side("width", input.width, self.kernel.1, self.stride.1, self.padding.1)?,
+        ))
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
     }
 
     fn settings(&self) -> String {

@@ -7,7 +7,6 @@ pub(super) struct Product;
 pub(super) const KIND: LayerKind = LayerKind {
     arity: Arity::Several,
     input_use: InputUse::Always,
-    features: Ok(FeatureRule::Whole),
     ..LayerKind::new("product", |_| Ok(Layer::Product))
 };
 
@@ -17,14 +16,14 @@ impl LayerRule for Product {
         let [first, second] = inputs else {
             return Err(format!("has {} inputs: product takes two, multiply one after the other", inputs.len()));
         };
-        let fits = |all: u32, one: u32| one == all || one == 1;
-        match [(first.channels, second.channels), (first.height, second.height), (first.width, second.width)]
-            .into_iter()
-            .all(|(all, one)| fits(all, one))
-        {
+        match second.dimensions().iter().all(|(dimension, size)| *size == 1 || *size == first.size(*dimension)) {
             true => Ok(*first),
             false => Err(format!("multiplies {first} by {second}: each side of the second must be as long, or 1")),
         }
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     /// One FLOP an output; backward two for each, and reads both inputs again.

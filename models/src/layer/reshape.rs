@@ -12,19 +12,16 @@ pub struct Reshape {
 pub(super) const KIND: LayerKind = LayerKind {
     is_view: true,
     keys: &["channels", "height", "width"],
-    features: Ok(FeatureRule::Whole),
     ..LayerKind::new("reshape", |of| {
         let side = |key| of.size(key).map(|side| side.unwrap_or(1));
         let (channels, height, width) = (side("channels")?, side("height")?, side("width")?);
-        Ok(Layer::Reshape(Reshape { shape: Shape { channels, height, width } }))
+        Ok(Layer::Reshape(Reshape { shape: Shape::of_image(channels, height, width) }))
     })
 };
 
 impl LayerRule for Reshape {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        let is_vector = |shape: Shape| {
-            [shape.channels, shape.height, shape.width].into_iter().filter(|side| *side != 1).count() <= 1
-        };
+        let is_vector = |shape: Shape| shape.dimensions().iter().filter(|(_, size)| *size != 1).count() <= 1;
         let (from, to) = (inputs[0], self.shape);
         if !is_vector(from) || !is_vector(to) || from.elements() != to.elements() {
             return Err(format!(
@@ -34,8 +31,13 @@ impl LayerRule for Reshape {
         Ok(to)
     }
 
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature, Dimension::Row, Dimension::Column])
+    }
+
     fn settings(&self) -> String {
-        format!(", channels = {}, height = {}, width = {}", self.shape.channels, self.shape.height, self.shape.width)
+        let to = self.shape.image();
+        format!(", channels = {}, height = {}, width = {}", to.channels, to.height, to.width)
     }
 
     fn work(&self, _: &Sizes) -> [Work; 3] {

@@ -1,5 +1,6 @@
 //! Resizes an image by repeating or leaving out places.
 
+use super::window::image_of;
 use super::*;
 
 /// The image in another size: each place takes the input's nearest one, ⌊place · input side / output side⌋.
@@ -35,7 +36,11 @@ impl Resize {
 
 impl LayerRule for Resize {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        Ok(Shape { channels: inputs[0].channels, height: self.height, width: self.width })
+        Ok(Shape::of_image(image_of(inputs[0])?.channels, self.height, self.width))
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
     }
 
     fn settings(&self) -> String {

@@ -12,7 +12,6 @@ pub struct ResponseNorm {
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
-    features: Ok(FeatureRule::Whole),
     class: KernelClass::Planes { overlapping_maxima: false },
     keys: &["epsilon"],
     family: "batch_norm",
@@ -29,18 +28,25 @@ impl LayerRule for ResponseNorm {
         Ok(inputs[0])
     }
 
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output)
+            .with_whole(&[Dimension::Feature, Dimension::Row, Dimension::Column])
+            .with_each_feature(2)
+    }
+
     fn settings(&self) -> String {
         format!(", epsilon = {}", self.epsilon)
     }
 
     fn parameters(&self, _: Shape, output: Shape, _: &Inits) -> Vec<Learned> {
-        let of = |name| Learned { name, dims: vec![output.channels], init: Init::Constant(0.0), decay: false };
+        let of =
+            |name| Learned { name, shape: Shape::flat(output.features()), init: Init::Constant(0.0), decay: false };
         vec![of("gamma"), of("beta")]
     }
 
     /// The norm of each channel.
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
-        Some(KeptTensor::of("norms", u64::from(input.channels), Dtype::F32))
+        Some(KeptTensor::of("norms", u64::from(input.features()), Dtype::F32))
     }
 
     /// Forward a square, a sum and four FLOPs an element; backward a product and a sum, then four; of the parameters a

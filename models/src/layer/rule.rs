@@ -3,7 +3,7 @@
 
 use lockstep_topology::Dtype;
 
-use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Layer, LayerKind, Shape, Sizes, Work};
+use super::{Init, InitRules, Inits, KernelClass, Layer, LayerKind, Shape, Signature, Sizes, Work};
 
 /// What a layer's kernel keeps from its forward to its backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,8 @@ impl KeptTensor {
 pub struct Learned {
     /// `weight`, `bias`, `gamma`, …
     pub name: &'static str,
-    /// Sizes, outermost first.
-    pub dims: Vec<u32>,
+    /// Its dimensions, outermost first.
+    pub shape: Shape,
     /// How it starts.
     pub init: Init,
     /// Whether weight decay applies.
@@ -47,7 +47,7 @@ pub trait OfKind {
 pub trait LayerRule: OfKind {
     /// The cost of each [`Pass`](super::Pass) in fp32, in their order, a multiply-add being two FLOPs; zero for a pass
     /// that does not exist. By default each element costs the kind's FLOPs, and backward reads the gradient with the
-    /// input or the output.
+    /// input or the output. Matrix products, whose signature says it, are not asked.
     fn work(&self, of: &Sizes) -> [Work; 3] {
         let (forward, backward) = self.kind().flops;
         [
@@ -104,10 +104,10 @@ pub trait LayerRule: OfKind {
         false
     }
 
-    /// Its layout over ranks, given whether all its inputs are split and whether all its consumers flatten; the error
-    /// says why it cannot be split.
-    fn features(&self, _inputs_split: bool, _before_vector: bool) -> Result<FeatureRule, &'static str> {
-        self.kind().features
+    /// The indices of its operands, for inputs and an output of these shapes. By default each element of the output is made
+    /// from the same element of each input.
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output)
     }
 
     /// The layer with its share of the rows among `ranks`, the last ones padded; `None` where it has no rows.
@@ -115,7 +115,7 @@ pub trait LayerRule: OfKind {
         None
     }
 
-    /// How its kernels work.
+    /// How its kernels work, if they are no matrix products.
     fn kernel_class(&self, _input: Shape, _output: Shape) -> KernelClass {
         self.kind().class
     }

@@ -19,6 +19,10 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Scale {
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_each_feature(if self.bias { 2 } else { 1 })
+    }
+
     fn settings(&self) -> String {
         format!(", bias = {}", self.bias)
     }
@@ -29,7 +33,12 @@ impl LayerRule for Scale {
 
     /// It takes over γ and β of a batch norm without them, so it does not decay either.
     fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned { name, dims: vec![output.channels], init: Init::Constant(init), decay: false };
+        let of = |name, init| Learned {
+            name,
+            shape: Shape::flat(output.features()),
+            init: Init::Constant(init),
+            decay: false,
+        };
         let factor = of("scale", inits.gamma);
         if self.bias { vec![factor, of("bias", inits.bias)] } else { vec![factor] }
     }
@@ -46,9 +55,5 @@ impl LayerRule for Scale {
             Work::of(of.input, of.input + of.channels, of.input),
             Work::of(flops, 2.0 * of.input, of.learned),
         ]
-    }
-
-    fn features(&self, inputs_split: bool, _: bool) -> Result<FeatureRule, &'static str> {
-        Ok(if inputs_split { FeatureRule::Follows } else { FeatureRule::Whole })
     }
 }

@@ -16,7 +16,6 @@ pub struct Select {
 
 pub(super) const KIND: LayerKind = LayerKind {
     keys: &["first", "channels", "groups"],
-    features: Ok(FeatureRule::Whole),
     family: "concat",
     ..LayerKind::new("select", |of| {
         let channels = of.size("channels")?;
@@ -36,7 +35,7 @@ impl Select {
 impl LayerRule for Select {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let end = u64::from(self.first) + u64::from(self.channels);
-        if self.channels == 0 || end > u64::from(inputs[0].channels) {
+        if self.channels == 0 || end > u64::from(inputs[0].features()) {
             return Err(format!(
                 "takes {} channels from {} of an input of {}: they must lie in it",
                 self.channels, self.first, inputs[0]
@@ -45,7 +44,11 @@ impl LayerRule for Select {
         if self.groups == 0 || !self.channels.is_multiple_of(self.groups) {
             return Err(format!("groups is {}: it must divide the {} channels", self.groups, self.channels));
         }
-        Ok(Shape { channels: self.channels, ..inputs[0] })
+        Ok(inputs[0].with_features(self.channels))
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     fn settings(&self) -> String {

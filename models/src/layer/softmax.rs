@@ -13,7 +13,6 @@ pub struct Softmax {
 pub(super) const KIND: LayerKind = LayerKind {
     keys: &["parts"],
     reads_output: true,
-    features: Ok(FeatureRule::Whole),
     // The maximum, an exponential, a sum and a quotient; a product, a sum, a difference and a product.
     flops: (4.0, 4.0),
     ..LayerKind::new("softmax", |of| {
@@ -25,10 +24,14 @@ pub(super) const KIND: LayerKind = LayerKind {
 
 impl LayerRule for Softmax {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        if self.parts == 0 || !inputs[0].channels.is_multiple_of(self.parts) {
-            return Err(format!("parts is {}: it must divide the {} channels", self.parts, inputs[0].channels));
+        if self.parts == 0 || !inputs[0].features().is_multiple_of(self.parts) {
+            return Err(format!("parts is {}: it must divide the {} channels", self.parts, inputs[0].features()));
         }
         Ok(inputs[0])
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     fn settings(&self) -> String {

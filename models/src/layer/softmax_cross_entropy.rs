@@ -7,7 +7,6 @@ pub(super) struct SoftmaxCrossEntropy;
 pub(super) const KIND: LayerKind = LayerKind {
     is_loss: true,
     family: "loss",
-    features: Ok(FeatureRule::Whole),
     class: KernelClass::Scores,
     keys: &["loss_weight"],
     caffe: CaffeKind::new(
@@ -22,13 +21,17 @@ pub(super) const KIND: LayerKind = LayerKind {
 impl LayerRule for SoftmaxCrossEntropy {
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         let input = inputs[0];
-        if input.height != 1 || input.width != 1 || input.channels < 2 {
+        if input.places() != 1 || input.features() < 2 {
             return Err(format!(
                 "needs one score per class and two classes or more (n×1×1), but its input is {input}: put a dense layer \
                  before it"
             ));
         }
         Ok(Shape::flat(1))
+    }
+
+    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     /// Forward 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.
@@ -38,6 +41,6 @@ impl LayerRule for SoftmaxCrossEntropy {
     }
 
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
-        Some(KeptTensor::of("probabilities", u64::from(input.channels), Dtype::F32))
+        Some(KeptTensor::of("probabilities", u64::from(input.features()), Dtype::F32))
     }
 }

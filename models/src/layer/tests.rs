@@ -4,7 +4,7 @@
 use super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Samples, Scale, Shape};
 
 fn shape(channels: u32, height: u32, width: u32) -> Shape {
-    Shape { channels, height, width }
+    Shape::of_image(channels, height, width)
 }
 
 fn conv(out_channels: u32, kernel: u32, stride: u32, padding: u32, dilation: u32, groups: u32) -> Layer {

@@ -1,6 +1,6 @@
 //! Computes the number of positions of a window that moves over an image, and refuses bad sizes.
 
-use super::Shape;
+use super::{ImageShape, Shape};
 
 /// Largest kernel, stride, padding or dilation: small enough that no sum of their products leaves `u64`.
 pub(super) const MAX_WINDOW: u32 = 1 << 16;
@@ -13,6 +13,13 @@ pub(super) fn check_window(name: &str, pair: (u32, u32), least: u32) -> Result<(
         }
     }
     Ok(())
+}
+
+/// The image that a layer on images takes.
+pub(super) fn image_of(input: Shape) -> Result<ImageShape, String> {
+    input
+        .as_image()
+        .ok_or_else(|| format!("takes images, but its input is {input}: put a layer before it that makes one"))
 }
 
 /// Places of a window of `extent` that moves by `stride` over `size` places with `padding` on each side; the error is

@@ -55,8 +55,4 @@ pub struct Sizes {
     pub channels: f64,
     /// Of all parameters.
     pub learned: f64,
-    /// Of the first parameter.
-    pub weight: f64,
-    /// Inputs that contribute to one output through the first parameter.
-    pub fan_in: f64,
 }

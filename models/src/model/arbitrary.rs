@@ -73,7 +73,7 @@ struct Sketch {
 impl Sketch {
     fn random_shape(&mut self) -> Shape {
         let (channels, (height, width)) = (self.random.between(1, 3), self.random.pair(4, 6));
-        Shape { channels, height, width }
+        Shape::of_image(channels, height, width)
     }
 
     /// Adds a layer if its inputs suit it, and says whether they did.
@@ -95,7 +95,7 @@ impl Sketch {
     fn grow(&mut self, with_batch_norm: bool) {
         let count = self.drafts.len();
         let from = if self.random.coin() { count - 1 } else { self.random.between(0, count as u32 - 1) as usize };
-        let channels = self.shapes[from].channels;
+        let channels = self.shapes[from].features();
         let (layer, inputs) = match self.random.between(0, 11) {
             0..=2 => (self.random_conv(channels), vec![from]),
             3 | 4 if with_batch_norm => (Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 }), vec![from]),
@@ -105,9 +105,7 @@ impl Sketch {
                 (Layer::Dense(Dense { out_features, bias }), vec![from])
             }
             7 => match (self.random.coin(), self.manners.between(0, 3)) {
-                (true, draw) if draw == 0 || self.shapes[from].height * self.shapes[from].width == 1 => {
-                    (self.random_size(from), vec![from])
-                }
+                (true, draw) if draw == 0 || self.shapes[from].places() == 1 => (self.random_size(from), vec![from]),
                 (true, _) => (Layer::GlobalPool, vec![from]),
                 (false, _) => (Layer::Flatten, vec![from]),
             },
@@ -117,7 +115,7 @@ impl Sketch {
                 (if multiplies { Layer::Product } else { Layer::Add }, partners)
             }
             10 => {
-                let sides = |shape: Shape| (shape.height, shape.width);
+                let sides = |shape: Shape| shape.with_features(1);
                 (Layer::Concat, self.partners(from, |one, other| sides(one) == sides(other)))
             }
             _ => (self.random_manner(channels), vec![from]),
@@ -130,9 +128,9 @@ impl Sketch {
 
     /// A layer that makes one place of an image, as a global pooling does, or a vector of a vector.
     fn random_size(&mut self, from: usize) -> Layer {
-        let Shape { channels, height, width } = self.shapes[from];
-        if height * width == 1 {
-            return Layer::Reshape(Reshape { shape: Shape { channels: 1, height: 1, width: channels } });
+        let (channels, places) = (self.shapes[from].features(), self.shapes[from].places());
+        if places == 1 {
+            return Layer::Reshape(Reshape { shape: Shape::of_image(1, 1, channels) });
         }
         Layer::Resize(Resize { height: 1, width: 1 })
     }
@@ -213,7 +211,7 @@ impl Sketch {
         let open: Vec<usize> = (0..self.drafts.len()).filter(|index| !self.used[*index]).collect();
         let mut flat = Vec::with_capacity(open.len());
         for index in open {
-            let is_flat = self.shapes[index].height * self.shapes[index].width == 1;
+            let is_flat = self.shapes[index].places() == 1;
             flat.push(if is_flat { index } else { self.drafts.len() });
             if !is_flat {
                 self.push(Layer::Flatten, vec![index]);

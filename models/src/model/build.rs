@@ -74,12 +74,21 @@ impl Model {
             let parameters = arenas.parameters(draft, &input_shapes, output)?;
             let statistics = draft.layer.rule().kind().statistics.then(|| {
                 let start = arenas.statistics;
-                arenas.statistics += 2 * u64::from(output.channels);
+                arenas.statistics += 2 * u64::from(output.features());
                 start..arenas.statistics
             });
-            let (name, layer) = (draft.name.clone(), draft.layer.clone());
-            let loss_weight = draft.loss_weight;
-            nodes.push(Node { name, layer, inputs, input_shapes, output, parameters, statistics, loss_weight });
+            let signature = draft.layer.rule().signature(&input_shapes, output);
+            nodes.push(Node {
+                name: draft.name.clone(),
+                layer: draft.layer.clone(),
+                inputs,
+                input_shapes,
+                output,
+                signature,
+                parameters,
+                statistics,
+                loss_weight: draft.loss_weight,
+            });
         }
         check_classes(&nodes, |index| &drafts[order[index]])?;
         Ok(link(name, source, nodes, &arenas))
@@ -105,8 +114,10 @@ impl Node {
         let (name, inputs, multipliers) = Default::default();
         let draft = Draft { name, layer, inputs, inits, multipliers, loss_weight: 1.0, place };
         let parameters = Arenas::default().parameters(&draft, &input_shapes, output).map_err(|error| error.message)?;
+        let signature = draft.layer.rule().signature(&input_shapes, output);
         let Draft { name, layer, loss_weight, .. } = draft;
-        Ok(Node { name, layer, inputs: Vec::new(), input_shapes, output, parameters, statistics: None, loss_weight })
+        let (inputs, statistics) = (Vec::new(), None);
+        Ok(Node { name, layer, inputs, input_shapes, output, signature, parameters, statistics, loss_weight })
     }
 }
 
@@ -158,7 +169,7 @@ fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
 
 /// All losses have the same labels.
 fn check_classes<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
-    let classes = |node: &Node| node.input_shapes[0].channels;
+    let classes = |node: &Node| node.input_shapes[0].features();
     let Some(last) = nodes.last() else { return Ok(()) };
     match nodes.iter().position(|node| node.layer.is_loss() && classes(node) != classes(last)) {
         None => Ok(()),
@@ -208,8 +219,8 @@ impl Arenas {
         let input = inputs.first().copied().unwrap_or(output);
         let tensors = draft.layer.rule().parameters(input, output, &draft.inits);
         let mut parameters = Vec::with_capacity(tensors.len());
-        for (index, Learned { name, dims, init, decay }) in tensors.into_iter().enumerate() {
-            let elements = dims.iter().fold(1u64, |product, size| product.saturating_mul(u64::from(*size)));
+        for (index, Learned { name, shape, init, decay }) in tensors.into_iter().enumerate() {
+            let elements = shape.elements();
             let end = self.parameters.saturating_add(elements);
             if end > MAX_PARAMETERS {
                 let message = format!("its {name} of {elements} elements makes a model of more than {MAX_PARAMETERS}");
@@ -217,7 +228,7 @@ impl Arenas {
             }
             let name = format!("{}.{name}", draft.name);
             let multipliers = draft.multipliers.get(index).copied().unwrap_or(Multipliers::NONE);
-            parameters.push(Parameter { name, dims, range: self.parameters..end, init, decay, multipliers });
+            parameters.push(Parameter { name, shape, range: self.parameters..end, init, decay, multipliers });
             self.parameters = end;
         }
         Ok(parameters)

@@ -177,8 +177,8 @@ impl Sharding {
     /// many as the layer gives, or fewer where its last rows are padding.
     pub fn features(&self, model: &Model, id: LayerId, part: u32) -> u64 {
         let (own, whole) = (model.node(id).output, self.whole.node(self.layers[id.index()].origin).output);
-        let rows = rows_of(u64::from(whole.channels), u64::from(own.channels), part);
-        (rows.end - rows.start) * u64::from(own.height) * u64::from(own.width)
+        let rows = rows_of(u64::from(whole.features()), u64::from(own.features()), part);
+        (rows.end - rows.start) * own.places()
     }
 
     /// Which elements of the whole model's parameters `part` holds, each range with where it begins in
@@ -190,20 +190,10 @@ impl Sharding {
             for own in &node.parameters {
                 let same = |all: &&Parameter| all.tensor() == own.tensor();
                 let all = self.whole.node(layer.origin).parameters.iter().find(same).expect("a part of a tensor");
-                if weights == COLUMNS {
-                    let [row, all_row] = [own, all].map(Parameter::fan_in);
-                    let of_row = |index: u64| {
-                        let start = all.range.start + index * all_row + u64::from(part) * row;
-                        (start..start + row, own.range.start + index * row)
-                    };
-                    pieces.extend((0..u64::from(all.dims[0])).map(of_row));
-                    continue;
-                }
-                let part = if weights == FEATURES { part } else { 0 };
-                let rows = rows_of(u64::from(all.dims[0]), u64::from(own.dims[0]), part);
-                let range = all.range.start + rows.start * all.fan_in()..all.range.start + rows.end * all.fan_in();
-                if !range.is_empty() {
-                    pieces.push((range, own.range.start));
+                match weights {
+                    COLUMNS => pieces.extend(slices(all, own, 1, part)),
+                    FEATURES => pieces.extend(slices(all, own, 0, part)),
+                    _ => pieces.extend(slices(all, own, 0, 0)),
                 }
             }
         }
@@ -237,6 +227,21 @@ impl Sharding {
         let split = model.iter().any(|(id, node)| holds(node) && self.in_passes(id));
         if self.variable_batch && split { u64::from(self.pass_samples()) } else { global_batch }
     }
+}
+
+/// The elements of `all` that part number `part` along its dimension number `along` has, each range with where it begins in
+/// `own`, the part.
+fn slices(all: &Parameter, own: &Parameter, along: usize, part: u32) -> impl Iterator<Item = (Range<u64>, u64)> {
+    let [each, own_each]: [Vec<u64>; 2] = [all, own].map(|of| of.shape.sizes().map(u64::from).collect());
+    let (outer, inner): (u64, u64) = (each[..along].iter().product(), each[along + 1..].iter().product());
+    let rows = rows_of(each[along], own_each[along], part);
+    let (all_start, own_start) = (all.range.start, own.range.start);
+    let slice = move |index: u64| {
+        let start = all_start + index * each[along] * inner;
+        let own = own_start + index * own_each[along] * inner;
+        (start + rows.start * inner..start + rows.end * inner, own)
+    };
+    (0..outer).map(slice).filter(|(range, _)| !range.is_empty())
 }
 
 /// Rows of `all` that `part` has when each part takes up to `each`.

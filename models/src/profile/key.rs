@@ -8,7 +8,7 @@ use std::fmt::Write;
 use lockstep_topology::InputError;
 
 use crate::layer::{Attributes, KINDS};
-use crate::{Node, Program, Shape};
+use crate::{Dimension, Node, Program, Shape};
 
 /// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
@@ -33,7 +33,11 @@ pub fn key_of(nodes: &[&Node]) -> String {
 }
 
 fn size(shape: &Shape) -> String {
-    format!("{}x{}x{}", shape.channels, shape.height, shape.width)
+    let named = |(dimension, size): &(Dimension, u32)| format!("{dimension}{size}");
+    match shape.as_image() {
+        Some(image) => format!("{}x{}x{}", image.channels, image.height, image.width),
+        None => shape.dimensions().iter().map(named).collect::<Vec<_>>().join("*"),
+    }
 }
 
 /// The layers that a key describes; `None` where it is of another form.
@@ -70,7 +74,7 @@ impl Settings<'_> {
 impl Attributes for Settings<'_> {
     fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
         match key {
-            "out_channels" | "out_features" => Ok(Some(self.output.channels)),
+            "out_channels" | "out_features" => Ok(Some(self.output.features())),
             _ => self.values(key).find_map(|value| value.parse().ok()).map(Some).ok_or_else(|| self.missing(key, "")),
         }
     }
@@ -102,7 +106,14 @@ impl Attributes for Settings<'_> {
 }
 
 fn read_size(text: &str) -> Option<Shape> {
-    let mut sizes = text.split('x').map(|size| size.parse().ok());
-    let mut next = || sizes.next().flatten();
-    Some(Shape { channels: next()?, height: next()?, width: next()? })
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        let mut sizes = text.split('x').map(|size| size.parse().ok());
+        let mut next = || sizes.next().flatten();
+        return Some(Shape::of_image(next()?, next()?, next()?));
+    }
+    let named = text.split('*').map(|dimension| {
+        let (name, size) = dimension.split_at(dimension.find(|c: char| c.is_ascii_digit())?);
+        Some((name.parse().ok()?, size.parse().ok()?))
+    });
+    named.collect::<Option<Vec<_>>>().map(|dimensions| Shape::new(&dimensions))
 }

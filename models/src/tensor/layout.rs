@@ -9,22 +9,7 @@ use std::fmt;
 
 use lockstep_topology::Collective;
 
-use crate::{Axis, AxisSet};
-
-/// A dimension along which a tensor can be split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dimension {
-    /// Samples of an activation.
-    Sample,
-    /// Features of an activation; rows of a weight.
-    Feature,
-    /// Features of a layer's input: columns of a weight.
-    Input,
-    /// Elements of a bucket of parameters, regardless of tensor boundaries.
-    Element,
-}
-
-lockstep_topology::named!(Dimension, "dimension": Sample = "sample", Feature = "feature", Input = "input", Element = "element");
+use crate::{Axis, AxisSet, Dimension};
 
 /// The layout of a tensor over the ranks of one axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

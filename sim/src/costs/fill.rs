@@ -82,7 +82,7 @@ fn longest_sum(node: &Node, pass: Pass) -> f64 {
 /// Rows, columns and number of a layer's matrix products; `None` where it has none.
 fn product(node: &Node, pass: Pass, samples: u32) -> Option<[f64; 3]> {
     let samples = f64::from(samples);
-    let places = |shape: &lockstep_models::Shape| samples * f64::from(shape.height) * f64::from(shape.width);
+    let places = |shape: &lockstep_models::Shape| samples * shape.places() as f64;
     let input = node.input_shapes.first()?;
     let KernelClass::Product(of) = node.kernel_class() else { return None };
     Some(match pass {

@@ -10,7 +10,7 @@
 //! gradients of convolutions, in NCHW, with cuDNN 7. Constants belong to a generation and a precision, and none to a
 //! measured curve.
 
-use lockstep_models::{KernelClass, Node, Pass, Precision};
+use lockstep_models::{Dimension, KernelClass, Node, Pass, Precision};
 use lockstep_topology::cluster::{Architecture, GpuSpec};
 
 /// Kernels of one generation in one precision.
@@ -171,7 +171,10 @@ impl Kernels {
         if !product.by_place {
             return self.product;
         }
-        let strideless = node.input_shapes.first().is_some_and(|input| input.height == node.output.height);
+        let strideless = node
+            .input_shapes
+            .first()
+            .is_some_and(|input| input.size(Dimension::Row) == node.output.size(Dimension::Row));
         let few = if product.kernel == 9.0 && product.groups == 1.0 && strideless { self.winograd } else { 1.0 };
         few * if pass == Pass::BackwardWeight { self.gradients } else { self.convolution }
     }

@@ -118,12 +118,12 @@ const WEIGHTS: [f64; 6] = [1.0, 0.5, 0.5, 0.5, 0.5, 1.0];
 fn sizes(nodes: &[&Node], samples: u32) -> [f64; 6] {
     let Some(first) = nodes.first() else { return [1.0; 6] };
     let input = first.input_shapes.first().unwrap_or(&first.output);
-    let plane = |shape: &lockstep_models::Shape| f64::from(shape.height) * f64::from(shape.width);
+    let plane = |shape: &lockstep_models::Shape| shape.places() as f64;
     let flops: f64 = nodes.iter().map(|node| node.work(Pass::Forward, 1).flops).sum();
     [
         f64::from(samples),
-        f64::from(input.channels),
-        f64::from(first.output.channels),
+        f64::from(input.features()),
+        f64::from(first.output.features()),
         plane(input),
         plane(&first.output),
         flops.max(1.0),
@@ -167,7 +167,7 @@ fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
     let (samples, register) = (f64::from(samples), f64::from(side_by_side));
     match node.kernel_class() {
         KernelClass::Product(product) if product.by_place => {
-            let places = f64::from(node.output.height) * f64::from(node.output.width);
+            let places = node.output.places() as f64;
             if filled { (samples / register).ceil() * register / samples } else { (register / places).max(1.0) }
         }
         // A single sample is a product of a matrix and a vector, which needs no such filling.
@@ -180,8 +180,8 @@ fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
 fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
     let Some(input) = node.input_shapes.first() else { return 0.0 };
     match node.kernel_class() {
-        KernelClass::Planes { .. } if position == 0 => PLANE_S * f64::from(input.channels),
-        KernelClass::Scores => SCORE_S[usize::from(pass != Pass::Forward)] * f64::from(input.channels),
+        KernelClass::Planes { .. } if position == 0 => PLANE_S * f64::from(input.features()),
+        KernelClass::Scores => SCORE_S[usize::from(pass != Pass::Forward)] * f64::from(input.features()),
         _ => 0.0,
     }
 }

@@ -278,9 +278,9 @@ impl<'a> Part<'a> {
             d_output.whole.iter().for_each(|whole| add_into(&mut sum, whole));
             return Some(sum);
         }
-        let plane = self.model.node(id).output.height * self.model.node(id).output.width;
-        let own = self.program.model.node(own_id(self.sharding, id)).output.channels;
-        let (size, features) = (self.size(id), (own * plane) as usize);
+        let plane = self.model.node(id).output.places();
+        let own = self.program.model.node(own_id(self.sharding, id)).output.features();
+        let (size, features) = (self.size(id), own as usize * plane as usize);
         self.added_up(d_output, |element| element % size / features)
     }
 

@@ -20,8 +20,8 @@ pub(super) struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     pub(super) fn of(node: &'a Node, own: &'a Node) -> Rows<'a> {
-        let plane = (node.output.height * node.output.width) as usize;
-        Rows { node, own, each: own.output.channels as usize, all: node.output.channels as usize, plane }
+        let plane = node.output.places() as usize;
+        Rows { node, own, each: own.output.features() as usize, all: node.output.features() as usize, plane }
     }
 
     /// A rank's rows that are not padding.
@@ -53,7 +53,7 @@ impl<'a> Rows<'a> {
     pub(super) fn places(&self, rank: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
         let (real, start) = (self.real(rank), parameters(self.own).start);
         self.node.parameters.iter().zip(&self.own.parameters).map(move |(all, own)| {
-            let row = all.elements() as usize / all.dims[0] as usize;
+            let row = all.elements() as usize / all.shape.sizes().next().unwrap() as usize;
             let first = range(all).start;
             (first + real.start * row..first + real.end * row, range(own).start - start)
         })

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use cudarc::cudnn::sys as dnn;
 use lockstep_exec::device::DeviceError;
-use lockstep_models::{Precision, Shape};
+use lockstep_models::{ImageShape, Precision};
 
 use super::calls::{Answer, found};
 use super::descriptors::{FilterShape, TensorShape, Window};
@@ -157,8 +157,9 @@ impl Pass {
         };
         let (input, output) = (of.input, of.output);
         let each = input.channels / of.groups.max(1);
-        let tensor = |shape: Shape| {
-            let sizes = [of.samples, shape.channels, shape.height, shape.width];
+        let tensor = |shape: ImageShape| {
+            let ImageShape { channels, height, width } = shape;
+            let sizes = [of.samples, channels, height, width];
             TensorShape::new(element, of.channels_last, sizes)
         };
         let mut pass = Pass {

@@ -11,7 +11,7 @@ type Sizes = (u32, u32, u32);
 /// The launch for a convolution's output, if it has a bias.
 pub(super) fn of_channels(of: &Convolve) -> Option<KernelCall> {
     let (samples, shape) = (of.of.samples, of.of.output);
-    let plane = shape.height * shape.width;
+    let plane = shape.pixels() as u32;
     // With channels last, each pixel is a sample of one place.
     let (samples, plane) = if of.of.channels_last { (samples * plane, 1) } else { (samples, plane) };
     Some(affine(Scalar::of(of.of.precision), of.result, of.bias?, (samples, shape.channels, plane), of.rectified))

@@ -82,11 +82,11 @@ impl Staged {
 /// Address and bytes of a pass's operands and of its result.
 fn tensors(of: &Convolve) -> [(u64, u64); 3] {
     let Convolution { samples, input, output, kernel, groups, precision, .. } = of.of;
-    let product = |sizes: [u32; 4]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
     let element = if precision == Precision::Bf16 { 2 } else { 4 };
-    let x = element * product([samples, input.channels, input.height, input.width]);
-    let w = element * product([output.channels, input.channels / groups.max(1), kernel.0, kernel.1]);
-    let y = element * product([samples, output.channels, output.height, output.width]);
+    let filters = [output.channels, input.channels / groups.max(1), kernel.0, kernel.1];
+    let x = element * u64::from(samples) * input.elements();
+    let w = element * filters.iter().map(|size| u64::from(*size)).product::<u64>();
+    let y = element * u64::from(samples) * output.elements();
     let bytes = match of.pass {
         ConvolutionPass::Forward => [x, w, y],
         ConvolutionPass::BackwardData => [y, w, x],
@@ -97,14 +97,14 @@ fn tensors(of: &Convolve) -> [(u64, u64); 3] {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_models::Shape;
+    use lockstep_models::ImageShape;
 
     use super::*;
 
     /// Weights of 9 floats and their gradient at unaligned addresses, by hand.
     #[test]
     fn only_misaligned_tensors_are_copied() {
-        let shape = Shape { channels: 1, height: 10, width: 10 };
+        let shape = ImageShape { channels: 1, height: 10, width: 10 };
         let (one, pass) = ((1, 1), ConvolutionPass::Forward);
         let of = Convolution {
             samples: 2,

@@ -14,7 +14,7 @@ kernels! {}
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Concat = of.layer else { return None };
     if of.form.channels_last {
-        let sizes = of.inputs.iter().map(|input| input.channels.into()).collect();
+        let sizes = of.inputs.iter().map(|input| input.features().into()).collect();
         return Some(Box::new(Concat { sizes, rows: of.image().plane }));
     }
     Some(Box::new(Concat { sizes: of.inputs.iter().map(|shape| shape.elements()).collect(), rows: 1 }))

@@ -25,8 +25,19 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     let Conv2d { kernel, stride, padding, dilation, groups, bias, .. } = *layer;
     let (input, output, samples, form) = (of.inputs[0], of.output, of.samples, of.form);
     let (precision, channels_last) = (form.precision, form.channels_last);
-    let sizes = Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision, channels_last };
-    let filters = (output.channels, input.channels / groups, kernel.0 * kernel.1);
+    let filters = (output.features(), input.features() / groups, kernel.0 * kernel.1);
+    let sizes = Sizes {
+        samples,
+        input: input.image(),
+        output: output.image(),
+        kernel,
+        stride,
+        padding,
+        dilation,
+        groups,
+        precision,
+        channels_last,
+    };
     let weights = Weights::new(filters, channels_last, of.space);
     let behind = of.rest.iter().find_map(|member| match member.layer {
         Layer::Pool2d(layer) => Some((layer, output_of(member))),
@@ -61,7 +72,7 @@ struct Pool {
 impl<A: Activation> Convolution<A> {
     /// The image of the products.
     fn image(&self) -> Image {
-        Image::new(self.sizes.output, self.sizes.channels_last)
+        Image::new(self.sizes.output.shape(), self.sizes.channels_last)
     }
 
     fn parameters(&self) -> u64 {

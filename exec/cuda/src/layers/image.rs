@@ -13,7 +13,7 @@ pub(super) struct Image {
 
 impl Image {
     pub(super) fn new(shape: Shape, channels_last: bool) -> Image {
-        Image { channels: shape.channels, plane: shape.height * shape.width, last: channels_last }
+        Image { channels: shape.features(), plane: shape.places() as u32, last: channels_last }
     }
 
     /// A batch in the terms of kernels for channels of planes: samples, channels, plane. With channels last each place

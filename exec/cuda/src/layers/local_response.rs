@@ -25,7 +25,7 @@ impl Response {
     /// For a layer with channels first.
     pub fn of(layer: &LocalResponseNorm, input: Shape) -> Response {
         let LocalResponseNorm { size, alpha, beta, k } = *layer;
-        Response { channels: input.channels, plane: input.height * input.width, half: size / 2, alpha, beta, k }
+        Response { channels: input.features(), plane: input.places() as u32, half: size / 2, alpha, beta, k }
     }
 
     /// The same on tensors with channels last.

@@ -78,5 +78,5 @@ pub(super) fn own<T>(space: &mut dyn Allocator, elements: u64) -> ViewMut<T> {
 
 /// Whether the order of its elements depends on the position of channels.
 pub(super) fn is_image(shape: Shape) -> bool {
-    shape.channels > 1 && shape.height * shape.width > 1
+    shape.features() > 1 && shape.places() > 1
 }

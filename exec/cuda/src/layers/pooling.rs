@@ -32,8 +32,8 @@ impl PoolingWindow {
     /// The windows of a layer on planes of `input`, one for each place of `output`; channels first.
     pub fn of(layer: &Pool2d, input: Shape, output: Shape) -> PoolingWindow {
         PoolingWindow {
-            input: (input.height, input.width),
-            output: (output.height, output.width),
+            input: input.image().sides(),
+            output: output.image().sides(),
             kernel: layer.kernel,
             stride: layer.stride,
             padding: layer.padding,

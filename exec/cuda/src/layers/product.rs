@@ -1,6 +1,6 @@
 //! Lowers products of two images, selections of channels and borders of zeros.
 
-use lockstep_models::{Layer, Shape};
+use lockstep_models::{ImageShape, Layer, Shape};
 
 use super::head::{Head, Wanted};
 use super::pass::{ForwardPass, PassGradients};
@@ -37,7 +37,8 @@ impl ToArgument for Sides {
     const TYPE: &'static str = "Sides";
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {
-        let numbers = [self.shape.channels, self.shape.height, self.shape.width, self.last.into()];
+        let ImageShape { channels, height, width } = self.shape.image();
+        let numbers = [channels, height, width, self.last.into()];
         Argument { name, value: numbers.into_iter().flat_map(u32::to_le_bytes).collect(), tensor: None }
     }
 }
@@ -127,7 +128,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
             Moves { first: select.first, channels: select.channels, groups: select.groups, above: 0, left: 0 }
         }
         Layer::Border(border) if !border.reflect => {
-            let channels = of.inputs[0].channels;
+            let channels = of.inputs[0].features();
             Moves { first: 0, channels, groups: 1, above: border.before.0, left: border.before.1 }
         }
         _ => return None,

@@ -17,7 +17,7 @@ pub(super) struct Transposition {
 
 /// Channels, and places of each.
 fn sizes(shape: Shape) -> (u32, u32) {
-    (shape.channels, shape.height * shape.width)
+    (shape.features(), shape.places() as u32)
 }
 
 impl Transposition {
@@ -117,7 +117,8 @@ pub fn arrange<A: Activation>(
     let mut script = Script::new(into, 0);
     if form.channels_last && is_image(shape) {
         let samples = count(given.elements() / shape.elements());
-        script.turn(given, activations, (samples, shape.channels, shape.height * shape.width), false);
+        let (rows, columns) = sizes(shape);
+        script.turn(given, activations, (samples, rows, columns), false);
     } else {
         script.merge(given, activations, false);
     }

@@ -25,10 +25,7 @@ impl Allocator for Bump {
 /// order. Tensors that cross the border of two stages are whole, and both stages use the same layout.
 pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> TensorForm {
     let is_image = |area: Area| match area {
-        Area::Activation(id) | Area::Gradient(id) => {
-            let shape = of.program.model.node(id).output;
-            shape.height * shape.width > 1
-        }
+        Area::Activation(id) | Area::Gradient(id) => of.program.model.node(id).output.places() > 1,
         Area::Buffer(_) => false,
     };
     let exchanges = || of.program.roles.iter().flat_map(|role| role.exchanges());

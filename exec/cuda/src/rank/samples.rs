@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lockstep_data::Untransformed;
 use lockstep_exec::BatchMemory;
 use lockstep_exec::device::DeviceError;
-use lockstep_models::Shape;
+use lockstep_models::{ImageShape, Shape};
 use lockstep_topology::Dtype;
 
 use super::streams::{StreamRole, Streams};
@@ -199,7 +199,7 @@ impl Samples {
         // borrowed for as long as the slice lives.
         picture_words(of, unsafe { std::slice::from_raw_parts_mut(pinned.floats().cast::<u32>(), count) });
         self.upload((pinned.start(), device), bytes, streams)?;
-        let Shape { channels, height, width } = of.shape;
+        let ImageShape { channels, height, width } = of.shape;
         let launch = TransformPictures {
             words: View::new(device.address(), Dtype::U32.elements_within(device.bytes())),
             images: ViewMut::new(slot.device.address(), self.elements as u64),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use lockstep_cuda::driver::{Cache, Context, Executor, Fill, GpuMemory, GpuStream, Modules, Priority, WorkspaceLimits};
 use lockstep_cuda::{Command, Convolution, LibraryFolders};
-use lockstep_models::{Precision, Shape};
+use lockstep_models::{ImageShape, Precision};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A 1×1 convolution of `samples` single pixels, from `channels` to as many.
 pub(crate) fn pointwise(samples: u32, channels: u32, precision: Precision) -> Convolution {
-    let shape = Shape { channels, height: 1, width: 1 };
+    let shape = ImageShape { channels, height: 1, width: 1 };
     let one = (1, 1);
     Convolution {
         samples,

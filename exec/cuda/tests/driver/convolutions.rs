@@ -3,7 +3,7 @@
 use lockstep_cuda::driver::WorkspaceLimits;
 use lockstep_cuda::{Command, Convolution, ConvolutionPass, Convolve};
 use lockstep_exec::device::DeviceError;
-use lockstep_models::{Precision, Shape};
+use lockstep_models::{ImageShape, Precision};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -24,8 +24,8 @@ fn any(rng: &mut ChaCha8Rng, precision: Precision) -> Convolution {
     let reach = (dilation.0 * (kernel.0 - 1) + 1, dilation.1 * (kernel.1 - 1) + 1);
     Convolution {
         samples: rng.random_range(1..=3),
-        input: Shape { channels: groups * each, height, width },
-        output: Shape {
+        input: ImageShape { channels: groups * each, height, width },
+        output: ImageShape {
             channels: filters,
             height: (height + 2 * padding.0 - reach.0) / stride.0 + 1,
             width: (width + 2 * padding.1 - reach.1) / stride.1 + 1,
@@ -42,7 +42,7 @@ fn any(rng: &mut ChaCha8Rng, precision: Precision) -> Convolution {
 
 /// Elements of the input, the filters and the output.
 fn sizes(of: &Convolution) -> [usize; 3] {
-    let size = |shape: Shape| (shape.channels * shape.height * shape.width) as usize;
+    let size = |shape: ImageShape| shape.elements() as usize;
     let filter = of.input.channels / of.groups * of.kernel.0 * of.kernel.1;
     let samples = of.samples as usize;
     [samples * size(of.input), (of.output.channels * filter) as usize, samples * size(of.output)]
@@ -157,7 +157,7 @@ fn biases_and_rectifiers_are_applied() {
                 if bf16 && expected.iter().any(|sum| sum.abs() > 254.0) {
                     continue; // bf16 holds no odd number beyond 256.
                 }
-                let plane = if of.channels_last { 1 } else { (of.output.height * of.output.width) as usize };
+                let plane = if of.channels_last { 1 } else { of.output.pixels() as usize };
                 for (at, sum) in expected.iter_mut().enumerate() {
                     *sum += shift[at / plane % shift.len()];
                     if rectified {

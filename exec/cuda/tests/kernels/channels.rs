@@ -19,7 +19,7 @@ fn play(emulator: &RefCell<Emulator>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     // Now and then a channel of several parts.
     let large = (2..4u32, 1..4u32, 50..70u32, 60..70u32)
-        .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
+        .prop_map(|(samples, channels, height, width)| (samples, Shape::of_image(channels, height, width)));
     let batch = prop_oneof![8 => any_batch(), 1 => large];
     property((batch, flags), few(40), |((samples, shape), flags), memory| {
         let emulator = &mut emulator.borrow_mut();
@@ -38,7 +38,7 @@ fn scales<A: Real>(
     shape: Shape,
     (bias, in_place, accumulate): (bool, bool, bool),
 ) {
-    let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
+    let (elements, channels) = (samples as usize * size(shape), shape.features() as usize);
     let (values, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
     let parameters = memory.values(channels * (1 + usize::from(bias)));
     let layer = Layer::Scale(Scale { bias });
@@ -52,7 +52,7 @@ fn scales<A: Real>(
         biases: biases.map(Held::read),
         y: y.write(),
         samples,
-        channels: shape.channels,
+        channels: shape.features(),
         plane: plane(shape),
         rectified: false,
         accumulate: false,
@@ -80,7 +80,7 @@ fn scales<A: Real>(
         betas: None,
         masked: None,
         partials: memory.space(2 * channels * parts.parts as usize).write(),
-        channels: shape.channels,
+        channels: shape.features(),
         plane: plane(shape),
         parts,
         rectified: false,
@@ -95,7 +95,7 @@ fn scales<A: Real>(
         d_biases: bias.then(|| held.part(channels..2 * channels).write()),
         along: None,
         level: None,
-        channels: shape.channels,
+        channels: shape.features(),
         parts,
         accumulate,
     };
@@ -111,7 +111,7 @@ fn biases<A: Real>(
     shape: Shape,
     (rectified, in_place, accumulate): (bool, bool, bool),
 ) {
-    let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
+    let (elements, channels) = (samples as usize * size(shape), shape.features() as usize);
     let (values, d, biases) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.values(channels));
     let parameters = [vec![1.0; channels], biases.clone()].concat();
     let layer = Layer::Scale(Scale { bias: true });
@@ -124,7 +124,7 @@ fn biases<A: Real>(
         biases: Some(memory.put(&biases).read()),
         y: y.write(),
         samples,
-        channels: shape.channels,
+        channels: shape.features(),
         plane: plane(shape),
         rectified,
         accumulate: false,
@@ -147,7 +147,7 @@ fn biases<A: Real>(
         betas: None,
         masked: Some(masked.write()),
         partials: memory.space(2 * channels * parts.parts as usize).write(),
-        channels: shape.channels,
+        channels: shape.features(),
         plane: plane(shape),
         parts,
         rectified,
@@ -163,7 +163,7 @@ fn biases<A: Real>(
         d_biases: Some(held.write()),
         along: None,
         level: None,
-        channels: shape.channels,
+        channels: shape.features(),
         parts,
         accumulate,
     };

@@ -171,7 +171,7 @@ fn others(emulator: &RefCell<Emulator>) {
         25,
         |((samples, channels, height, width), place, mode, flags), memory| {
             let [relu, second, channels_last, halves] = flags;
-            let shape = Shape { channels, height, width };
+            let shape = Shape::of_image(channels, height, width);
             let precision = if halves { Precision::Bf16 } else { Precision::F32 };
             let form = TensorForm { precision, channels_last };
             let joined = Joined { samples, shape, relu, place, second, mode, form };

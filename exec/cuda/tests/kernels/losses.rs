@@ -53,7 +53,7 @@ fn dropped<A: Real>(
     (in_place, accumulate): (bool, bool),
 ) {
     let elements = (samples * size) as usize;
-    let shape = Shape { channels: size, height: 1, width: 1 };
+    let shape = Shape::of_image(size, 1, 1);
     let (values, d) = (memory.reals::<A>(elements), memory.reals::<A>(elements));
     let places: Vec<u64> = (0..samples).map(|_| memory.rng.random()).collect();
     let mut expected = OnCpu::plain(&Layer::Dropout(Dropout { rate }), &[shape], samples, &[&values]);

@@ -169,18 +169,17 @@ where
 /// see channels last; then channels are a multiple of four, so that vectors can be read.
 fn any_batch() -> impl Strategy<Value = (u32, Shape)> {
     let planes = (1..5u32, 1..20u32, 1..9u32, 1..9u32)
-        .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
-    let places =
-        (2..40u32, 1..6u32).prop_map(|(samples, fours)| (samples, Shape { channels: 4 * fours, height: 1, width: 1 }));
+        .prop_map(|(samples, channels, height, width)| (samples, Shape::of_image(channels, height, width)));
+    let places = (2..40u32, 1..6u32).prop_map(|(samples, fours)| (samples, Shape::of_image(4 * fours, 1, 1)));
     prop_oneof![3 => planes, 1 => places]
 }
 
 fn size(shape: Shape) -> usize {
-    shape.channels as usize * shape.height as usize * shape.width as usize
+    shape.elements() as usize
 }
 
 fn plane(shape: Shape) -> u32 {
-    shape.height * shape.width
+    shape.places() as u32
 }
 
 /// Uniform numbers around 0, some of them exactly 0.

@@ -84,7 +84,7 @@ fn concatenations<F: Real, T: Real>(
     width: u32,
     accumulate: bool,
 ) {
-    let shapes: Vec<Shape> = channels.iter().map(|channels| Shape { channels: *channels, height: 1, width }).collect();
+    let shapes: Vec<Shape> = channels.iter().map(|channels| Shape::of_image(*channels, 1, width)).collect();
     let inputs: Vec<Vec<f32>> = shapes.iter().map(|shape| memory.reals::<F>(samples as usize * size(*shape))).collect();
     let views: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
     let mut concat = OnCpu::plain(&Layer::Concat, &shapes, samples, &views);

@@ -56,7 +56,7 @@ struct Precision {
 
 fn play(emulator: &RefCell<Emulator>) {
     let large = (2..4u32, 1..4u32, 50..70u32, 60..70u32)
-        .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
+        .prop_map(|(samples, channels, height, width)| (samples, Shape::of_image(channels, height, width)));
     let batch = prop_oneof![8 => any_batch(), 1 => large];
     let level = prop_oneof![Just(0.0f32), Just(30.0)];
     let case = (batch, any::<bool>(), any::<bool>(), level, proptest::option::of(0..3u32), any::<bool>()).prop_map(
@@ -79,7 +79,7 @@ fn play(emulator: &RefCell<Emulator>) {
 impl Case {
     fn agrees<A: Real>(self, emulator: &mut Emulator, memory: &mut Memory) {
         let Case { samples, shape, adds, rectified, level, .. } = self;
-        let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
+        let (elements, channels) = (samples as usize * size(shape), shape.features() as usize);
         let values: Vec<f32> = memory.values(elements).iter().map(|value| A::nearest(level + value).wide()).collect();
         let (parameters, others) = (memory.values(2 * channels), memory.reals::<A>(elements));
         let statistics: Vec<f32> = memory.values(2 * channels).iter().map(|value| value.abs()).collect();
@@ -102,7 +102,7 @@ impl Case {
         let moments = BatchNormMoments {
             x: x.read(),
             partials: memory.space(2 * channels * parts.parts as usize).write(),
-            channels: shape.channels,
+            channels: shape.features(),
             plane: plane(shape),
             parts,
         };
@@ -113,7 +113,7 @@ impl Case {
             inverses: inverses.write(),
             running_means: running.part(0..channels).write(),
             running_variances: running.part(channels..2 * channels).write(),
-            channels: shape.channels,
+            channels: shape.features(),
             parts,
             epsilon: EPSILON,
             keep,
@@ -131,7 +131,7 @@ impl Case {
             addend: adds.then(|| addend.read()),
             y: y.write(),
             samples,
-            channels: shape.channels,
+            channels: shape.features(),
             plane: plane(shape),
             rectified,
         };
@@ -149,7 +149,7 @@ impl Case {
         let launch = BatchNormInverses {
             running_variances: running.part(channels..2 * channels).read(),
             inverses: inverse.write(),
-            channels: shape.channels,
+            channels: shape.features(),
             epsilon: EPSILON,
         };
         emulator.play(memory, &launch);
@@ -161,7 +161,7 @@ impl Case {
     }
 
     fn precision(self, values: &[f32], gammas: &[f32]) -> Precision {
-        let (channels, plane) = (self.shape.channels as usize, plane(self.shape) as usize);
+        let (channels, plane) = (self.shape.features() as usize, plane(self.shape) as usize);
         let mut precision = Precision { bound: 1e-5, scales: Vec::new() };
         for (channel, gamma) in gammas[..channels].iter().enumerate() {
             let planes = values.chunks_exact(plane).skip(channel).step_by(channels);
@@ -192,7 +192,7 @@ impl Case {
         precision: &Precision,
     ) {
         let Case { samples, shape, adds, rectified, accumulate, .. } = self;
-        let (elements, channels) = (output.len(), shape.channels as usize);
+        let (elements, channels) = (output.len(), shape.features() as usize);
         let d = memory.reals::<A>(elements);
         let through = |(d, y): (&f32, &f32)| if rectified && *y <= 0.0 { 0.0 } else { *d };
         let gradients: Vec<f32> = d.iter().zip(output).map(through).collect();
@@ -210,7 +210,7 @@ impl Case {
             betas: Some(forward.betas),
             masked: None,
             partials: memory.space(2 * channels * parts.parts as usize).write(),
-            channels: shape.channels,
+            channels: shape.features(),
             plane: plane(shape),
             parts,
             rectified,
@@ -225,7 +225,7 @@ impl Case {
             d_biases: Some(held.part(channels..2 * channels).write()),
             along: Some(along.write()),
             level: Some(level.write()),
-            channels: shape.channels,
+            channels: shape.features(),
             parts,
             accumulate,
         };
@@ -248,7 +248,7 @@ impl Case {
             d_x: d_x.write(),
             d_addend: adds.then(|| d_addend.write()),
             samples,
-            channels: shape.channels,
+            channels: shape.features(),
             plane: plane(shape),
             rectified,
             accumulate,

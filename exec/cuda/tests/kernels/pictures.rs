@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use lockstep_cuda::table::TransformPictures;
 use lockstep_cuda::{View, picture_word_count, picture_words};
 use lockstep_data::{Decoded, Finish, Normalisation, Picture, Transform, Untransformed};
-use lockstep_models::Shape;
+use lockstep_models::ImageShape;
 use proptest::prelude::*;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -19,7 +19,7 @@ pub(crate) const THEME: Theme = Theme { kernels: &["transform_pictures"], play }
 fn play(emulator: &RefCell<Emulator>) {
     let sizes = (1..5usize, prop_oneof![Just(1u32), Just(3)], 1..20u32, 1..20u32);
     property((sizes, 0..3u32), few(100), |((samples, channels, height, width), padding), memory| {
-        let shape = Shape { channels, height, width };
+        let shape = ImageShape { channels, height, width };
         transformed(&mut emulator.borrow_mut(), memory, samples, shape, padding);
     });
 }
@@ -32,7 +32,7 @@ fn window(rng: &mut ChaCha8Rng, height: u32, width: u32) -> (f64, f64, f64, f64)
 }
 
 /// Pictures of any size, grey ones too, whose windows are resampled, scaled, shifted and mirrored or not.
-fn transformed(emulator: &mut Emulator, memory: &mut Memory, samples: usize, shape: Shape, padding: u32) {
+fn transformed(emulator: &mut Emulator, memory: &mut Memory, samples: usize, shape: ImageShape, padding: u32) {
     let rng = &mut memory.rng;
     let mut decoded = || {
         let (width, height) = (rng.random_range(1..40u16), rng.random_range(1..40u16));
@@ -53,7 +53,7 @@ fn transformed(emulator: &mut Emulator, memory: &mut Memory, samples: usize, sha
     let mut packed = vec![0; picture_word_count(&of)];
     picture_words(&of, &mut packed);
     let (words, images) = (memory.put(&packed), memory.space::<f32>(expected.len()));
-    let Shape { channels, height, width } = shape;
+    let ImageShape { channels, height, width } = shape;
     let words: View<u32> = words.read();
     emulator.play(
         memory,

@@ -59,7 +59,7 @@ impl Layout {
 
 /// A batch with channels first, last, or last and a multiple of four of them.
 fn laid((samples, shape): (u32, Shape)) -> impl Strategy<Value = (u32, Shape, Layout)> {
-    let fours = Shape { channels: shape.channels.next_multiple_of(4), ..shape };
+    let fours = shape.with_features(shape.features().next_multiple_of(4));
     prop_oneof![
         Just((samples, shape, ChannelsFirst)),
         Just((samples, shape, ChannelsLast)),
@@ -120,8 +120,8 @@ fn largest<A: Real>(
 ) {
     let elements = samples as usize * size(shape);
     let values: Vec<f32> = memory.reals::<A>(elements).iter().map(|value| (value * 3.0).round() / 4.0).collect();
-    let biases: Vec<f32> = memory.values(shape.channels as usize).iter().map(|value| value.round() / 8.0).collect();
-    let channel = |at: usize| at / plane(shape) as usize % shape.channels as usize;
+    let biases: Vec<f32> = memory.values(shape.features() as usize).iter().map(|value| value.round() / 8.0).collect();
+    let channel = |at: usize| at / plane(shape) as usize % shape.features() as usize;
     let mut shifted = values.clone();
     if biased {
         shifted.iter_mut().enumerate().for_each(|(at, value)| *value += biases[channel(at)]);
@@ -130,11 +130,11 @@ fn largest<A: Real>(
     let output = pool.output_shape(&[shape]).expect("shapes that fit");
     let mut pooled = OnCpu::plain(&pool, &[shape], samples, &[&shifted]);
     let mut relu = OnCpu::plain(&Layer::Relu, &[output], samples, &[&pooled.output]);
-    let (images, inner) = layout.images(samples, shape.channels);
+    let (images, inner) = layout.images(samples, shape.features());
     let window = PoolingWindow::of(layer, shape, output).inner(inner);
     let outputs = pooled.output.len();
-    let lay = |values: &[f32]| layout.of(values, shape.channels, plane(shape));
-    let lay_output = |values: &[f32]| layout.of(values, shape.channels, plane(output));
+    let lay = |values: &[f32]| layout.of(values, shape.features(), plane(shape));
+    let lay_output = |values: &[f32]| layout.of(values, shape.features(), plane(output));
     let (y, best) = (memory.space::<A>(outputs), memory.space::<u32>(outputs));
     let forward = MaxPoolForward {
         x: memory.hold::<A>(&lay(&values)).read(),
@@ -142,7 +142,7 @@ fn largest<A: Real>(
         y: y.write(),
         best: best.write(),
         images,
-        channels: shape.channels,
+        channels: shape.features(),
         window,
         rectified,
     };
@@ -178,10 +178,10 @@ fn means<A: Real>(
     let values = memory.reals::<A>(elements);
     let pool = Layer::Pool2d(layer.clone());
     let output = pool.output_shape(&[shape]).expect("shapes that fit");
-    let (images, inner) = layout.images(samples, shape.channels);
+    let (images, inner) = layout.images(samples, shape.features());
     let window = PoolingWindow::of(layer, shape, output).inner(inner);
-    let lay = |values: &[f32]| layout.of(values, shape.channels, plane(shape));
-    let lay_output = |values: &[f32]| layout.of(values, shape.channels, plane(output));
+    let lay = |values: &[f32]| layout.of(values, shape.features(), plane(shape));
+    let lay_output = |values: &[f32]| layout.of(values, shape.features(), plane(output));
     let mut expected = OnCpu::plain(&pool, &[shape], samples, &[&values]);
     let outputs = expected.output.len();
     let y = memory.space::<A>(outputs);
@@ -205,9 +205,9 @@ fn means_of_planes<A: Real>(
     let elements = samples as usize * size(shape);
     let values = memory.reals::<A>(elements);
     let mut expected = OnCpu::plain(&Layer::GlobalPool, &[shape], samples, &[&values]);
-    let (outputs, plane) = ((samples * shape.channels) as usize, plane(shape));
-    let (images, inner) = layout.images(samples, shape.channels);
-    let lay = |values: &[f32]| layout.of(values, shape.channels, plane);
+    let (outputs, plane) = ((samples * shape.features()) as usize, plane(shape));
+    let (images, inner) = layout.images(samples, shape.features());
+    let lay = |values: &[f32]| layout.of(values, shape.features(), plane);
     let y = memory.space::<A>(outputs);
     let x = memory.hold::<A>(&lay(&values));
     emulator.play(memory, &GlobalPoolForward { x: x.read(), y: y.write(), images, plane, inner });
@@ -233,13 +233,13 @@ fn responses<A: Real>(
     let mut expected = OnCpu::plain(&Layer::LocalResponseNorm(layer.clone()), &[shape], samples, &[&values]);
     let (first, count) = (Response::of(layer, shape), elements as u32);
     let of = if layout == ChannelsLast { first.channels_last() } else { first };
-    let lay = |values: &[f32]| layout.of(values, shape.channels, plane(shape));
+    let lay = |values: &[f32]| layout.of(values, shape.features(), plane(shape));
     let (x, y) = (memory.hold::<A>(&lay(&values)), memory.space::<A>(elements));
     emulator.play(memory, &LocalResponseForward { x: x.read(), y: y.write(), elements: count, of });
     near_in(memory, y, &lay(&expected.output), "response");
 
     // Transposed back: places and channels change roles.
-    expected.output = layout.of(&memory.wide(y), plane(shape), shape.channels);
+    expected.output = layout.of(&memory.wide(y), plane(shape), shape.features());
     let (d_y, ratios) = (memory.hold::<A>(&lay(&d)), memory.space::<f32>(elements));
     let before = memory.reals::<A>(elements);
     let d_x = memory.hold::<A>(&lay(&before));

@@ -4,7 +4,7 @@
 //! does), so it does not depend on rank or micro-batch. Images are already normalised, so pixels outside of an image
 //! are 0, the mean of their channel.
 
-use lockstep_models::{Augmentation, Shape};
+use lockstep_models::{Augmentation, ImageShape};
 use rand_chacha::ChaCha8Rng;
 
 use super::finish::Finish;
@@ -31,7 +31,12 @@ pub(super) struct Augmented<'a> {
 ///
 /// # Panics
 /// When `stored` has a different number of channels or is smaller, or is larger and is augmented without patches.
-pub(super) fn augment(stored: (&[f32], Shape), shape: Shape, augmented: Option<Augmented<'_>>, image: &mut [f32]) {
+pub(super) fn augment(
+    stored: (&[f32], ImageShape),
+    shape: ImageShape,
+    augmented: Option<Augmented<'_>>,
+    image: &mut [f32],
+) {
     let Some(Augmented { how, seed, place }) = augmented else { return centre(stored, shape, image) };
     let random = &mut stream(seed, Purpose::Augmentation, place);
     if how.patch {
@@ -45,14 +50,14 @@ pub(super) fn augment(stored: (&[f32], Shape), shape: Shape, augmented: Option<A
 }
 
 /// The corner of a patch of `shape`, (rows, columns) from the corner of `size` pixels.
-pub(super) fn patch(random: &mut ChaCha8Rng, size: (u32, u32), shape: Shape) -> (u32, u32) {
+pub(super) fn patch(random: &mut ChaCha8Rng, size: (u32, u32), shape: ImageShape) -> (u32, u32) {
     let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
     let down = below(random, room(size.0, shape.height) + 1);
     (down, below(random, room(size.1, shape.width) + 1))
 }
 
 /// Copies to `patch`, of `shape`, the part of `stored` that begins (down, right) from its corner.
-fn cut((stored, of): (&[f32], Shape), shape: Shape, (down, right): (u32, u32), patch: &mut [f32]) {
+fn cut((stored, of): (&[f32], ImageShape), shape: ImageShape, (down, right): (u32, u32), patch: &mut [f32]) {
     let (of_height, of_width) = (of.height as usize, of.width as usize);
     let (height, width) = (shape.height as usize, shape.width as usize);
     let planes = stored.chunks_exact(of_height * of_width);
@@ -65,7 +70,7 @@ fn cut((stored, of): (&[f32], Shape), shape: Shape, (down, right): (u32, u32), p
 }
 
 /// The central patch of `shape` in `stored`; of two centres the upper or left one.
-fn centre(stored: (&[f32], Shape), shape: Shape, patch: &mut [f32]) {
+fn centre(stored: (&[f32], ImageShape), shape: ImageShape, patch: &mut [f32]) {
     cut(stored, shape, ((stored.1.height - shape.height) / 2, (stored.1.width - shape.width) / 2), patch);
 }
 
@@ -99,7 +104,7 @@ mod tests {
 
     #[test]
     fn all_crops_and_both_orientations_are_equally_likely() {
-        let shape = Shape { channels: 1, height: 3, width: 3 };
+        let shape = ImageShape { channels: 1, height: 3, width: 3 };
         let augmentation: Augmentation = "crop=1,flip".parse().unwrap();
         let mut counts = std::collections::BTreeMap::new();
         for place in 0..18_000 {
@@ -116,8 +121,8 @@ mod tests {
 
     #[test]
     fn patches_by_hand() {
-        let stored = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], Shape { channels: 1, height: 2, width: 4 });
-        let shape = Shape { channels: 1, height: 2, width: 3 };
+        let stored = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], ImageShape { channels: 1, height: 2, width: 4 });
+        let shape = ImageShape { channels: 1, height: 2, width: 3 };
         let mut patch = [0.0; 6];
         cut((&stored.0, stored.1), shape, (0, 1), &mut patch);
         assert_eq!(patch, [2.0, 3.0, 4.0, 6.0, 7.0, 8.0]);
@@ -128,7 +133,8 @@ mod tests {
     #[test]
     fn all_patches_are_equally_likely() {
         // Two channels of 3 × 4 pixels whose values give their position: 2 × 3 of them can be cut in four ways.
-        let (of, shape) = (Shape { channels: 2, height: 3, width: 4 }, Shape { channels: 2, height: 2, width: 3 });
+        let (of, shape) =
+            (ImageShape { channels: 2, height: 3, width: 4 }, ImageShape { channels: 2, height: 2, width: 3 });
         let stored: Vec<f32> = (0..24).map(|i| i as f32).collect();
         let augmentation: Augmentation = "patch".parse().unwrap();
         let mut counts = std::collections::BTreeMap::new();
@@ -148,7 +154,7 @@ mod tests {
         fn a_sample_depends_only_on_seed_and_place(
             seed: u64, place: u64, height in 1u32..9, width in 1u32..9, crop in 0u32..4,
         ) {
-            let shape = Shape { channels: 2, height, width };
+            let shape = ImageShape { channels: 2, height, width };
             let image: Vec<f32> = (0..shape.elements()).map(|i| i as f32 + 1.0).collect();
             let augmentation = Augmentation { patch: false, scale: true, crop, flip: true };
             let drawn = |seed, place| {

@@ -23,7 +23,7 @@ const SPLIT_SEED: u64 = 1998;
 const HELD_OUT: (u32, u32) = (1, 5);
 
 /// Shape of a grey image.
-const SHAPE: Shape = Shape { channels: 1, height: 28, width: 28 };
+const SHAPE: Shape = Shape::of_image(1, 28, 28);
 
 /// Number of classes.
 const CLASSES: u32 = 10;

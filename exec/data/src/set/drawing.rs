@@ -117,12 +117,8 @@ impl Dataset {
         let Pixels::Encoded(samples) = &self.pixels else { panic!("values in memory are not transformed") };
         let augments = self.augmentation != Augmentation::default();
         let augmented = augments.then_some(Augmented { how: &self.augmentation, seed, place });
-        Transform::draw(picture.size(), self.shape(), augmented).apply(
-            picture,
-            samples.normalisation(),
-            self.shape(),
-            image,
-        );
+        let shape = self.shape().image();
+        Transform::draw(picture.size(), shape, augmented).apply(picture, samples.normalisation(), shape, image);
     }
 
     /// How many threads of a process prepare batches, at least 1; on `processors` that they may use, one for each unless

@@ -272,11 +272,11 @@ impl Encoded {
     ) -> Result<(), InputError> {
         if self.is_picture() {
             let Decoded { picture, transform } = self.decoded(sample, shape, augmented)?;
-            transform.apply(&picture, &self.normalisation, shape, image);
+            transform.apply(&picture, &self.normalisation, shape.image(), image);
             return Ok(());
         }
         let bytes = self.unchecked(sample);
-        let pixels = (stored.elements() / u64::from(stored.channels)) as usize;
+        let pixels = stored.places() as usize;
         let normalise = |image: &mut [f32]| {
             let planes = bytes.chunks_exact(pixels).zip(image.chunks_exact_mut(pixels)).zip(&self.levels);
             for ((plane, values), levels) in planes {
@@ -288,7 +288,7 @@ impl Encoded {
         } else {
             let mut whole = vec![0.0; bytes.len()];
             normalise(&mut whole);
-            augment((&whole, stored), shape, augmented, image);
+            augment((&whole, stored.image()), shape.image(), augmented, image);
         }
         Ok(())
     }
@@ -313,7 +313,7 @@ impl Encoded {
         augmented: Option<Augmented<'_>>,
     ) -> Result<Decoded, InputError> {
         let picture = self.picture(sample)?;
-        Ok(Decoded { transform: Transform::draw(picture.size(), shape, augmented), picture })
+        Ok(Decoded { transform: Transform::draw(picture.size(), shape.image(), augmented), picture })
     }
 
     /// Mean and deviation of each channel, by which samples are normalised.

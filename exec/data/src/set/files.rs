@@ -91,7 +91,7 @@ fn open(path: &Path, input: Shape) -> Result<Dataset, InputError> {
     let packed = Packed::open(path)?;
     let shape = match packed.header().encoding {
         Encoding::Raw(shape) => shape,
-        Encoding::Jpeg { .. } => Shape { channels: 3, ..input },
+        Encoding::Jpeg { .. } => input.with_features(3),
     };
     let (place, classes) = (packed.place().to_owned(), packed.header().classes);
     let labels = packed.entries().iter().map(|entry| entry.label).collect();

@@ -1,6 +1,6 @@
 //! `Finish`: scales a window of an image to its size, crops it out of a border of zeros, and mirrors it.
 
-use lockstep_models::{Augmentation, Shape};
+use lockstep_models::{Augmentation, ImageShape};
 use rand_chacha::ChaCha8Rng;
 
 use super::resample::{Window, between};
@@ -27,7 +27,7 @@ impl Finish {
     }
 
     /// Applies it to `image` (`[channels, height, width]` of `shape`).
-    pub(super) fn apply(&self, shape: Shape, image: &mut [f32]) {
+    pub(super) fn apply(&self, shape: ImageShape, image: &mut [f32]) {
         let (height, width) = (shape.height as usize, shape.width as usize);
         let [down, right] = self.corner.map(|place| place as usize);
         for plane in image.chunks_exact_mut(height * width) {

@@ -59,8 +59,7 @@ impl Pixels {
 
     /// Mean and deviation of each channel of samples of shape `stored`; those of ImageNet where they are JPEG files.
     pub(super) fn normalisation(&self, stored: Shape) -> Normalisation {
-        let channels = stored.channels as usize;
-        let pixels = stored.elements() as usize / channels;
+        let (channels, pixels) = (stored.features() as usize, stored.places() as usize);
         match self {
             Pixels::Values(values) => Normalisation::of(channels, pixels, || values.chunks_exact(channels * pixels)),
             Pixels::Encoded(samples) => samples.statistics(channels, pixels),
@@ -69,8 +68,7 @@ impl Pixels {
 
     /// Replaces each value by (value − mean) / deviation of its channel; of packed samples, when they are drawn.
     pub(super) fn normalise(&mut self, statistics: &Normalisation, stored: Shape) {
-        let channels = stored.channels as usize;
-        let pixels = stored.elements() as usize / channels;
+        let (channels, pixels) = (stored.features() as usize, stored.places() as usize);
         match self {
             Pixels::Values(values) => {
                 for (plane, values) in Arc::make_mut(values).chunks_exact_mut(pixels).enumerate() {
@@ -114,7 +112,12 @@ impl Pixels {
         match self {
             Pixels::Values(values) => {
                 let elements = stored.elements() as usize;
-                augment((&values[sample as usize * elements..][..elements], stored), shape, augmented, image);
+                augment(
+                    (&values[sample as usize * elements..][..elements], stored.image()),
+                    shape.image(),
+                    augmented,
+                    image,
+                );
                 Ok(())
             }
             Pixels::Encoded(samples) => samples.image(sample, (stored, shape), augmented, image),
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn two_channels_by_hand() {
         // Channel 0 holds 1, 3, 5, 7: mean 4, squares of the differences 9 + 1 + 1 + 9 = 20, variance 5. Channel 1 is constant.
-        let shape = Shape { channels: 2, height: 1, width: 2 };
+        let shape = Shape::of_image(2, 1, 2);
         let mut pixels = Pixels::Values(Arc::new(vec![1.0, 3.0, 6.0, 6.0, 5.0, 7.0, 6.0, 6.0]));
         let found = pixels.normalisation(shape);
         assert_eq!(found, Normalisation { mean: vec![4.0, 6.0], deviation: vec![5f64.sqrt(), 1.0] });

@@ -89,7 +89,7 @@ impl Recipe {
     /// For samples that are values in memory.
     pub fn untransformed<'a>(&'a self, samples: Vec<&'a Decoded>) -> Untransformed<'a> {
         let Pixels::Encoded(encoded) = &self.samples else { panic!("values in memory are not transformed") };
-        Untransformed { samples, normalisation: encoded.normalisation(), shape: self.shapes.1 }
+        Untransformed { samples, normalisation: encoded.normalisation(), shape: self.shapes.1.image() }
     }
 
     fn augmented(&self, number: usize) -> Option<Augmented<'_>> {

@@ -1,7 +1,7 @@
 //! Resizes windows of decoded pictures to a model's input and normalises them, in one pass.
 
 use crate::{Normalisation, Picture};
-use lockstep_models::Shape;
+use lockstep_models::ImageShape;
 
 /// A window of an image in pixels: first row and column, height and width.
 pub type Window = (f64, f64, f64, f64);
@@ -16,7 +16,7 @@ pub(super) fn between(i: usize, n: usize, first: f64, size: f64) -> (usize, usiz
 
 /// The window of a picture that is used without augmentation: the central patch of `shape`, or, where the picture is
 /// smaller, its largest central window of that aspect. Of two centres it is the upper or left one.
-pub(super) fn whole_of((height, width): (usize, usize), shape: Shape) -> Window {
+pub(super) fn whole_of((height, width): (usize, usize), shape: ImageShape) -> Window {
     let (of_height, of_width) = (shape.height as usize, shape.width as usize);
     let (rows, columns) = if of_height <= height && of_width <= width {
         (of_height, of_width)
@@ -58,7 +58,7 @@ pub(super) fn resample(
     picture: &Picture,
     (top, left, of_height, of_width): Window,
     normalisation: &Normalisation,
-    shape: Shape,
+    shape: ImageShape,
     image: &mut [f32],
 ) {
     let (height, width) = (shape.height as usize, shape.width as usize);
@@ -112,14 +112,14 @@ mod tests {
         let pixels = (0..2).flat_map(|y| (0..3).flat_map(move |x| (0..3).map(move |c| 100 * y + 10 * x + c))).collect();
         let picture = Picture { width: 3, height: 2, channels: 3, pixels };
         let mut image = [0.0; 12];
-        resample(&picture, (0.0, 1.0, 2.0, 2.0), &plain(), Shape { channels: 3, height: 2, width: 2 }, &mut image);
+        resample(&picture, (0.0, 1.0, 2.0, 2.0), &plain(), ImageShape { channels: 3, height: 2, width: 2 }, &mut image);
         assert_eq!(image, [10.0, 20.0, 110.0, 120.0, 11.0, 21.0, 111.0, 121.0, 12.0, 22.0, 112.0, 122.0]);
         let normalisation = Normalisation { mean: vec![10.0, 0.0, 0.0], deviation: vec![2.0, 1.0, 1.0] };
         resample(
             &picture,
             (0.0, 1.0, 1.0, 1.0),
             &normalisation,
-            Shape { channels: 3, height: 1, width: 1 },
+            ImageShape { channels: 3, height: 1, width: 1 },
             &mut image[..3],
         );
         assert_eq!(image[..3], [0.0, 11.0, 12.0]);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn centres_by_hand() {
-        let shape = Shape { channels: 3, height: 224, width: 224 };
+        let shape = ImageShape { channels: 3, height: 224, width: 224 };
         assert_eq!(whole_of((256, 341), shape), (16.0, 58.0, 224.0, 224.0));
         // Too low for the patch: a window of 200 of the 400 columns has its aspect.
         assert_eq!(whole_of((200, 400), shape), (0.0, 100.0, 200.0, 200.0));
@@ -139,7 +139,7 @@ mod tests {
         picture: &Picture,
         (top, left, of_height, of_width): Window,
         normalisation: &Normalisation,
-        shape: Shape,
+        shape: ImageShape,
     ) -> Vec<f32> {
         let (height, width, channels) = (shape.height as usize, shape.width as usize, usize::from(picture.channels));
         let pixel = |y: usize, x: usize, channel: usize| {
@@ -173,8 +173,8 @@ mod tests {
             let at = |share: f64, room: f64| (share * (room + 1.0)).floor().min(room);
             let window = (at(place[2], height as f64 - rows), at(place[3], width as f64 - columns), rows, columns);
             let normalisation = Normalisation { mean: vec![0.5, 7.0, 100.0], deviation: vec![0.3, 2.0, 50.0] };
-            let shape = Shape { channels: 3, height: to, width: wide };
-            let mut image = vec![-1.0; shape.elements() as usize];
+            let shape = ImageShape { channels: 3, height: to, width: wide };
+            let mut image = vec![-1.0; shape.shape().elements() as usize];
             resample(&picture, window, &normalisation, shape, &mut image);
             prop_assert_eq!(image, obvious(&picture, window, &normalisation, shape));
         }
@@ -183,14 +183,14 @@ mod tests {
         fn windows_are_inside_and_uniform_pictures_stay_uniform(
             height in 1usize..60, width in 1usize..60, to in 1u32..40, wide in 1u32..40, grey: bool, level: u8,
         ) {
-            let shape = Shape { channels: 3, height: to, width: wide };
+            let shape = ImageShape { channels: 3, height: to, width: wide };
             let window = whole_of((height, width), shape);
             prop_assert!(window.0 >= 0.0 && window.2 >= 1.0 && window.0 + window.2 <= height as f64);
             prop_assert!(window.1 >= 0.0 && window.3 >= 1.0 && window.1 + window.3 <= width as f64);
             let channels = if grey { 1 } else { 3 };
             let pixels = vec![level; height * width * channels];
             let picture = Picture { width: width as u16, height: height as u16, channels: channels as u8, pixels };
-            let mut image = vec![-1.0; shape.elements() as usize];
+            let mut image = vec![-1.0; shape.shape().elements() as usize];
             resample(&picture, window, &plain(), shape, &mut image);
             prop_assert!(image.iter().all(|value| *value == f32::from(level)));
         }

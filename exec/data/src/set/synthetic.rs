@@ -55,7 +55,7 @@ fn samples_of(shape: Shape, classes: u32, seed: u64, first: u64, count: u64) -> 
         // Drawn again for each sample, so that no patterns need to be kept in memory.
         let mut pattern = stream(seed, Purpose::Pattern, u64::from(class));
         let mut noise = stream(seed, Purpose::Noise, sample);
-        for _ in 0..shape.channels {
+        for _ in 0..shape.features() {
             let cells: [f32; (CELLS * CELLS) as usize] = std::array::from_fn(|_| bell(&mut pattern));
             images.extend(cell_of_pixel.iter().map(|cell| cells[*cell] + bell(&mut noise)));
         }
@@ -67,15 +67,16 @@ fn samples_of(shape: Shape, classes: u32, seed: u64, first: u64, count: u64) -> 
 /// For each pixel of a channel, row by row, its cell of the pattern.
 fn cells(shape: Shape) -> Vec<usize> {
     let cell = |at: u32, size: u32| u64::from(at) * u64::from(CELLS) / u64::from(size);
-    let row = |y| (0..shape.width).map(move |x| cell(y, shape.height) * u64::from(CELLS) + cell(x, shape.width));
-    (0..shape.height).flat_map(row).map(|cell| cell as usize).collect()
+    let (rows, columns) = shape.image().sides();
+    let row = |y| (0..columns).map(move |x| cell(y, rows) * u64::from(CELLS) + cell(x, columns));
+    (0..rows).flat_map(row).map(|cell| cell as usize).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { channels: 3, height: 9, width: 6 };
+    const SHAPE: Shape = Shape::of_image(3, 9, 6);
 
     #[test]
     fn equal_seeds_give_equal_bits_and_different_seeds_different_ones() {
@@ -119,21 +120,18 @@ mod tests {
     #[test]
     fn cells_of_pixels_by_hand() {
         // Eight columns make cells of two, two rows the first and the third row of cells.
-        let shape = Shape { channels: 1, height: 2, width: 8 };
+        let shape = Shape::of_image(1, 2, 8);
         assert_eq!(cells(shape), [0, 0, 1, 1, 2, 2, 3, 3, 8, 8, 9, 9, 10, 10, 11, 11]);
     }
 
     #[test]
     fn any_shape_and_number_of_classes() {
-        for (shape, classes) in [
-            (Shape::flat(1), 2),
-            (Shape { channels: 1, height: 1, width: 7 }, 3),
-            (Shape { channels: 2, height: 33, width: 1 }, 1_000),
-        ] {
+        for (shape, classes) in [(Shape::flat(1), 2), (Shape::of_image(1, 1, 7), 3), (Shape::of_image(2, 33, 1), 1_000)]
+        {
             let (train, held_out) = load(shape, classes, Some("40")).unwrap();
             assert_eq!((train.len(), held_out.len(), train.classes), (40, 10, classes));
         }
-        let large = Shape { channels: 1 << 10, height: 1 << 10, width: 64 };
+        let large = Shape::of_image(1 << 10, 1 << 10, 64);
         assert_eq!(SetSizes::default_synthetic(large), 4, "the fewest samples are four");
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 fn small() -> Dataset {
     let images = (0..12).map(|x| x as f32).collect();
-    Dataset::new("small", Shape { channels: 1, height: 2, width: 2 }, 3, images, vec![0, 2, 1]).unwrap()
+    Dataset::new("small", Shape::of_image(1, 2, 2), 3, images, vec![0, 2, 1]).unwrap()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn synthetic_data_take_the_shape_of_the_model() {
     for (model, shape) in [("lenet", (1, 28, 28)), ("resnet-32", (3, 32, 32))] {
         let model = lockstep_readers::load_model(model).unwrap();
         let (train, held_out) = Dataset::load("synthetic:40", &model).unwrap();
-        let found = train.shape();
+        let found = train.shape().image();
         assert_eq!((found.channels, found.height, found.width), shape);
         assert_eq!((train.len(), held_out.len(), train.classes()), (40, 10, 10));
         let normalisation = train.pixels.normalisation(train.shape);

@@ -4,7 +4,7 @@
 //! Random numbers are drawn before, so the threads that decode and a device that transforms make the same samples.
 
 use crate::{Normalisation, Picture};
-use lockstep_models::Shape;
+use lockstep_models::ImageShape;
 
 use super::augmentation::{Augmented, patch, scaled_crop};
 use super::finish::Finish;
@@ -23,7 +23,7 @@ pub struct Transform {
 impl Transform {
     /// Draws the transform of a picture of `size` (rows, columns) to a sample of `shape`. With `scale` alone the crop
     /// is taken from the whole picture; without `scale` and patches, the window given by [`whole_of`] is used.
-    pub(super) fn draw(size: (usize, usize), shape: Shape, augmented: Option<Augmented<'_>>) -> Transform {
+    pub(super) fn draw(size: (usize, usize), shape: ImageShape, augmented: Option<Augmented<'_>>) -> Transform {
         let Some(Augmented { how, seed, place }) = augmented else {
             return Transform { window: whole_of(size, shape), finish: Finish::default() };
         };
@@ -42,7 +42,7 @@ impl Transform {
     }
 
     /// Makes `image` (`[channels, height, width]` of `shape`) from `picture`.
-    pub(super) fn apply(&self, picture: &Picture, normalisation: &Normalisation, shape: Shape, image: &mut [f32]) {
+    pub(super) fn apply(&self, picture: &Picture, normalisation: &Normalisation, shape: ImageShape, image: &mut [f32]) {
         resample(picture, self.window, normalisation, shape, image);
         self.finish.apply(shape, image);
     }
@@ -65,7 +65,7 @@ pub struct Untransformed<'a> {
     /// Mean and deviation of each channel.
     pub normalisation: &'a Normalisation,
     /// The shape of a sample.
-    pub shape: Shape,
+    pub shape: ImageShape,
 }
 
 impl Untransformed<'_> {

@@ -6,7 +6,7 @@ use lockstep_models::Shape;
 use super::{SampleEntry, SetPart};
 
 /// Shape of each image: red, green and blue planes, row by row.
-pub const SHAPE: Shape = Shape { channels: 3, height: 32, width: 32 };
+pub const SHAPE: Shape = Shape::of_image(3, 32, 32);
 const PIXELS: u64 = 3 * 32 * 32;
 
 /// The set that a file belongs to.

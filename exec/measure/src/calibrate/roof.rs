@@ -17,7 +17,7 @@ const EFFORT: Effort = Effort { passes: 10, budget: Duration::from_secs(3) };
 pub(super) fn flops_per_core_s() -> f64 {
     let (side, samples) = (1024usize, 512usize);
     let layer = Layer::Dense(Dense { out_features: side as u32, bias: false });
-    let shape = [Shape { channels: side as u32, height: 1, width: 1 }];
+    let shape = [Shape::of_image(side as u32, 1, 1)];
     let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shape }], samples, &Threads::one());
     let (x, w) = (vec![0.5; side * samples], vec![0.25; side * side]);
     let mut y = vec![0.0; side * samples];

@@ -95,7 +95,7 @@ impl<V: AsRef<[f32]>> Checkpoint<V> {
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();
         for parameter in &parameters {
-            let shape = parameter.dims.iter().map(|size| *size as usize).collect();
+            let shape = parameter.shape.sizes().map(|size| size as usize).collect();
             let values = &trained[parameter.range.start as usize..parameter.range.end as usize];
             tensors.push(Tensor::of(parameter.name.clone(), shape, values));
         }

@@ -61,7 +61,7 @@ impl Convolution {
         threads: &Threads,
     ) -> Self {
         let window = Window::new([layer.kernel, layer.stride, layer.padding, layer.dilation], input, output);
-        let (channels, out_channels) = (input.channels as usize, output.channels as usize);
+        let (channels, out_channels) = (input.features() as usize, output.features() as usize);
         let groups = layer.groups as usize;
         let depth = channels / groups * window.taps();
         let places = window.output_size();

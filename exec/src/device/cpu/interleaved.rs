@@ -55,14 +55,15 @@ impl<const N: usize> Method<N> {
     }
 
     fn winograd(input: Shape, output: Shape, threads: &Threads) -> Self {
-        let (channels, out_channels) = (input.channels as usize, output.channels as usize);
-        let size = (output.height as usize, output.width as usize);
+        let (channels, out_channels) = (input.features() as usize, output.features() as usize);
+        let (rows, columns) = output.image().sides();
+        let size = (rows as usize, columns as usize);
         let weights = WeightGradient::new(channels, out_channels, size, threads);
         Method::Winograd(Winograd::new(channels, out_channels, size, threads), weights)
     }
 
     fn unfolded(layer: &Conv2d, input: Shape, output: Shape, threads: &Threads) -> Self {
-        Method::Unfolded(Unfolded::new(&window_of(layer, input, output), input.channels as usize, threads))
+        Method::Unfolded(Unfolded::new(&window_of(layer, input, output), input.features() as usize, threads))
     }
 }
 
@@ -118,13 +119,13 @@ fn window_of(layer: &Conv2d, input: Shape, output: Shape) -> Window {
 fn takes_fewer_products(layer: &Conv2d, input: Shape, output: Shape) -> bool {
     let window = window_of(layer, input, output);
     let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
-    window == same && winograd::suits(input.channels as usize, output.channels as usize, window.output)
+    window == same && winograd::suits(input.features() as usize, output.features() as usize, window.output)
 }
 
 impl<const N: usize> Interleaved<N> {
     fn new(layer: &Conv2d, method: Method<N>, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {
         let window = window_of(layer, input, output);
-        let (channels, out_channels) = (input.channels as usize, output.channels as usize);
+        let (channels, out_channels) = (input.features() as usize, output.features() as usize);
         let padding = if matches!(method, Method::Winograd(..)) { (0, 0) } else { window.padding };
         let padded = (window.input.0 + 2 * padding.0, window.input.1 + 2 * padding.1);
         let at = |channel: usize, y: usize, x: usize| ((channel * padded.0 + y) * padded.1 + x) as u32;

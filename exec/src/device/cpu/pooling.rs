@@ -34,7 +34,7 @@ enum Kind {
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let (kind, window) = match of.layer {
         Layer::GlobalPool => {
-            let (whole, one) = ((of.input().height, of.input().width), (1, 1));
+            let (whole, one) = (of.input().image().sides(), (1, 1));
             (Kind::Global, Window::new([whole, one, (0, 0), one], of.input(), of.output))
         }
         Layer::Pool2d(layer) => {

@@ -1,23 +1,23 @@
 //! Multiplies two inputs; sides of the second that are 1 are repeated. A thread processes a sample.
 
-use lockstep_models::{Layer, Shape};
+use lockstep_models::{ImageShape, Layer};
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
-use super::{Forward, Gradients, Head, Wanted, size};
+use super::{Forward, Gradients, Head, Wanted};
 use crate::simd::{put, sum_pairs, wide};
 use crate::workspace::{Workspace, bytes};
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let (Layer::Product, [first, second]) = (of.layer, of.inputs) else { return None };
-    Some(Box::new(Product { first: *first, second: *second, threads: of.threads.clone() }))
+    Some(Box::new(Product { first: first.image(), second: second.image(), threads: of.threads.clone() }))
 }
 
 /// `y = a · b`, b repeated.
 struct Product {
-    first: Shape,
-    second: Shape,
+    first: ImageShape,
+    second: ImageShape,
     threads: Threads,
 }
 
@@ -41,7 +41,7 @@ impl Product {
 
 impl Head for Product {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
-        let (all, one) = (size(self.first), size(self.second));
+        let (all, one) = (self.first.elements() as usize, self.second.elements() as usize);
         let (a, b) = (of.inputs[0], of.inputs[1]);
         self.threads.each_chunk(of.output, all, |_, range, output| {
             let (a, b) = (&a[range.clone()], &b[range.start / all * one..][..one]);
@@ -56,7 +56,7 @@ impl Head for Product {
     }
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        let (all, one) = (size(self.first), size(self.second));
+        let (all, one) = (self.first.elements() as usize, self.second.elements() as usize);
         let (a, b, d) = (of.inputs[0], of.inputs[1], of.d_output);
         let [d_first, d_second] = of.d_inputs else { return };
         if let Some((d_first, accumulate)) = d_first {
@@ -92,6 +92,6 @@ impl Head for Product {
     }
 
     fn workspace_bytes(&self, _: usize) -> usize {
-        bytes(&[self.threads.count() * size(self.second)])
+        bytes(&[self.threads.count() * self.second.elements() as usize])
     }
 }

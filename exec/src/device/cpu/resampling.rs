@@ -3,7 +3,7 @@
 //! Each is a matrix of few numbers along rows, and another along columns; the gradient is the same with both transposed.
 //! A thread processes a plane.
 
-use lockstep_models::{Layer, Resize, Shape};
+use lockstep_models::{ImageShape, Layer, Resize};
 
 use super::threads::{Disjoint, Threads};
 use super::{Forward, Gradients, Head, Wanted, only};
@@ -12,7 +12,7 @@ use crate::workspace::{Workspace, bytes};
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
-    let (input, output, threads) = (of.input(), of.output, of.threads.clone());
+    let (input, output, threads) = (of.input().image(), of.output.image(), of.threads.clone());
     // For each side the inputs of an output's place and their weights.
     let sides = |side: &dyn Fn(Side) -> Vec<Vec<(usize, f32)>>| {
         [(input.height, output.height, true), (input.width, output.width, false)]
@@ -80,8 +80,8 @@ impl Matrix {
 
 /// The layer.
 struct Resampled {
-    input: Shape,
-    output: Shape,
+    input: ImageShape,
+    output: ImageShape,
     /// Along rows, along columns.
     forth: [Matrix; 2],
     back: [Matrix; 2],

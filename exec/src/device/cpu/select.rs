@@ -37,7 +37,8 @@ struct Moved {
 impl Moved {
     /// Calls `work` with the place in the input, the place in the output and the length of every piece of a sample.
     fn each(&self, mut work: impl FnMut(usize, usize, usize)) {
-        let (height, width) = (self.input.height as usize, self.input.width as usize);
+        let input = self.input.image();
+        let (height, width) = (input.height as usize, input.width as usize);
         match &self.rows {
             Rows::Channels(select) => {
                 let plane = height * width;
@@ -47,8 +48,9 @@ impl Moved {
             }
             Rows::Inside(border) => {
                 let (down, along) = (border.before.0 as usize, border.before.1 as usize);
-                let (high, wide) = (self.output.height as usize, self.output.width as usize);
-                for channel in 0..self.input.channels as usize {
+                let output = self.output.image();
+                let (high, wide) = (output.height as usize, output.width as usize);
+                for channel in 0..input.channels as usize {
                     for row in 0..height {
                         let to = (channel * high + down + row) * wide + along;
                         work((channel * height + row) * width, to, width);

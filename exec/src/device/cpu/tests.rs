@@ -2,9 +2,9 @@
 //! threads, fused or not, with passes together or apart.
 
 use lockstep_models::{
-    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout as DropoutLayer, GroupNorm, Layer, LayerNorm,
-    LeakyRelu, LocalResponseNorm, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale as ScaleLayer, Select, Shape,
-    Softmax,
+    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dimension, Dropout as DropoutLayer, GroupNorm, Layer,
+    LayerNorm, LeakyRelu, LocalResponseNorm, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale as ScaleLayer,
+    Select, Shape, Softmax,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -32,21 +32,21 @@ struct Case {
 }
 
 fn shape(channels: u32, height: u32, width: u32) -> Shape {
-    Shape { channels, height, width }
+    Shape::of_image(channels, height, width)
 }
 
 fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
     match layer {
         Layer::Conv2d(conv) => {
-            let taps = conv.kernel.0 * conv.kernel.1 * inputs[0].channels / conv.groups;
+            let taps = conv.kernel.0 * conv.kernel.1 * inputs[0].features() / conv.groups;
             (conv.out_channels * (taps + u32::from(conv.bias))) as usize
         }
         Layer::Dense(dense) => dense.out_features as usize * (size(inputs[0]) + usize::from(dense.bias)),
         Layer::BatchNorm(_) | Layer::LayerNorm(_) | Layer::GroupNorm(_) | Layer::ResponseNorm(_) => {
-            2 * inputs[0].channels as usize
+            2 * inputs[0].features() as usize
         }
-        Layer::Bias => inputs[0].channels as usize,
-        Layer::Scale(scale) => (1 + usize::from(scale.bias)) * inputs[0].channels as usize,
+        Layer::Bias => inputs[0].features() as usize,
+        Layer::Scale(scale) => (1 + usize::from(scale.bias)) * inputs[0].features() as usize,
         _ => 0,
     }
 }
@@ -321,7 +321,7 @@ fn large_layers_are_right_and_repeatable() {
             let size = dot(&d, &d).sqrt() * dot(&expected(&parameters), &expected(&parameters)).sqrt();
             let along_w = dot(&floats(&pass.d_parameters), &parameters) - dot(&d, &expected(&parameters));
             assert!(along_w.abs() < 1e-5 * size, "{case:?}: {along_w:e} of {size:e} along the parameters");
-            let out = case.layer.output_shape(&case.inputs).expect("shapes fit").channels as usize;
+            let out = case.layer.output_shape(&case.inputs).expect("shapes fit").features() as usize;
             let biases = parameters.len() - out;
             parameters[biases..].fill(0.0);
             let along_x = dot(&floats(&pass.d_inputs[0]), &x) - dot(&d, &expected(&parameters));

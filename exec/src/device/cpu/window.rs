@@ -23,7 +23,8 @@ impl Window {
     pub(crate) fn new([kernel, stride, padding, dilation]: [(u32, u32); 4], input: Shape, output: Shape) -> Window {
         let [kernel, stride, padding, dilation] =
             [kernel, stride, padding, dilation].map(|(down, along)| (down as usize, along as usize));
-        let [input, output] = [input, output].map(|shape| (shape.height as usize, shape.width as usize));
+        let [input, output] = [input, output].map(|shape| shape.image().sides());
+        let [input, output] = [input, output].map(|(rows, columns)| (rows as usize, columns as usize));
         Window { kernel, stride, padding, dilation, input, output }
     }
 

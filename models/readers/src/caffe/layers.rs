@@ -121,7 +121,7 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
             layer.allow(&[COMMON, &["shuffle_channel_param"], OTHERS, FORKS])?;
             let of = layer.message("shuffle_channel_param")?;
             of.allow(&[&["group"]])?;
-            let (groups, channels) = (of.size("group", 1)?, shapes.first().map_or(0, |shape| shape.channels));
+            let (groups, channels) = (of.size("group", 1)?, shapes.first().map_or(0, |shape| shape.features()));
             Ok(Meaning::Layer(Layer::Select(Select { first: 0, channels, groups }), Inits::default()))
         }
         "PReLU" | "PRELU" => {
@@ -149,7 +149,7 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
             let mut made = (known.read)(&Fields { of: &of, input: shapes.first().copied() })?;
             // A depthwise convolution has a group for each channel, whatever its field says.
             if let (Layer::Conv2d(conv), Some(input), true) = (&mut made, shapes.first(), other.contains("Depthwise")) {
-                conv.groups = input.channels;
+                conv.groups = input.features();
             }
             let fills = known.fields.contains("weight_filler");
             Ok(Meaning::Layer(made, if fills { inits(&of)? } else { Inits::default() }))
@@ -166,7 +166,7 @@ fn parts(layer: &Message<'_>, shapes: &[Shape]) -> Result<Meaning, InputError> {
     if axis != 1 {
         return Err(of.error("axis", "only channels, axis 1, can be taken apart"));
     }
-    let channels = shapes.first().map_or(0, |shape| shape.channels);
+    let channels = shapes.first().map_or(0, |shape| shape.features());
     let mut points: Vec<u32> = of.all("slice_point").map(Field::size).collect::<Result<_, _>>()?;
     let tops = layer.all("top").count() as u32;
     if points.is_empty() && tops > 0 && channels.is_multiple_of(tops) {

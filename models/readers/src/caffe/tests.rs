@@ -162,11 +162,11 @@ fn the_shape_of_samples_may_be_given() {
                 layer { name: \"y\" type: \"InnerProduct\" bottom: \"x\" top: \"y\" inner_product_param { num_output: 3 } }\n\
                 layer { name: \"loss\" type: \"SoftmaxWithLoss\" bottom: \"y\" bottom: \"label\" }";
     assert!(refused(text).contains("net.prototxt:input=3x224x224"));
-    let given = Shape { channels: 2, height: 4, width: 5 };
+    let given = Shape::of_image(2, 4, 5);
     let model = parse("net.prototxt", text, Some(given)).unwrap();
     assert_eq!((model.input(), model.parameter_elements()), (given, 3 * 40 + 3));
     let cropped = text.replace("data_param", "transform_param { crop_size: 7 } data_param");
-    assert_eq!(read(&cropped).input(), Shape { channels: 3, height: 7, width: 7 });
+    assert_eq!(read(&cropped).input(), Shape::of_image(3, 7, 7));
     assert_eq!(parse("net.prototxt", &cropped, Some(given)).unwrap().input(), given);
     // A path is taken as it is up to the colon.
     for (settings, words) in

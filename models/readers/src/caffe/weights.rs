@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_models::{InitialValues, Model, Node};
+use lockstep_models::{InitialValues, Model, Node, Shape};
 use lockstep_topology::InputError;
 
 use crate::sketch::clean;
@@ -62,7 +62,7 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
                 return Err(refuse(given - 1, message));
             }
             for (at, (blob, parameter)) in layer.blobs.iter().zip(&node.parameters).enumerate() {
-                blob.check(&parameter.dims, &parameter.name).map_err(|message| refuse(at, message))?;
+                blob.check(parameter.shape, &parameter.name).map_err(|message| refuse(at, message))?;
                 values.parameters.insert(parameter.name.clone(), blob.values.clone());
             }
         }
@@ -138,16 +138,16 @@ fn statistics(
     if node.statistics.is_none() {
         return Err(refuse(0, format!("is a batch norm's, and {} of the model is a {}", node.name, node.layer.kind())));
     }
-    let channels = [node.output.channels];
-    for (at, (blob, dims, what)) in [
-        (means, &channels, "running mean"),
-        (variances, &channels, "running variance"),
-        (weight, &[1], "weight of both"),
+    let channels = Shape::flat(node.output.features());
+    for (at, (blob, shape, what)) in [
+        (means, channels, "running mean"),
+        (variances, channels, "running variance"),
+        (weight, Shape::flat(1), "weight of both"),
     ]
     .into_iter()
     .enumerate()
     {
-        blob.check(dims, &format!("{}'s {what}", node.name)).map_err(|message| refuse(at, message))?;
+        blob.check(shape, &format!("{}'s {what}", node.name)).map_err(|message| refuse(at, message))?;
     }
     let factor = if weight.values[0] == 0.0 { 0.0 } else { 1.0 / weight.values[0] };
     Ok([means, variances].into_iter().flat_map(|blob| &blob.values).map(|sum| sum * factor).collect())
@@ -156,8 +156,8 @@ fn statistics(
 impl Blob {
     /// Whether it has a finite value for each element of `what`, which has these sizes; the first form of the file has
     /// ones before them.
-    fn check(&self, dims: &[u32], what: &str) -> Result<(), String> {
-        let wanted: Vec<i64> = dims.iter().map(|size| i64::from(*size)).collect();
+    fn check(&self, shape: Shape, what: &str) -> Result<(), String> {
+        let wanted: Vec<i64> = shape.sizes().map(i64::from).collect();
         let bare = |sizes: &[i64]| sizes.iter().copied().skip_while(|size| *size == 1).collect::<Vec<_>>();
         let shown = |sizes: &[i64]| sizes.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
         if bare(&self.shape) != bare(&wanted) {

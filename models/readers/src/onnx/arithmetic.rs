@@ -20,7 +20,7 @@ impl<'a> Import<'_, 'a> {
     fn role(&mut self, name: &str, data: &Data) -> Result<Role, String> {
         let constant = self.constant_of_input(name).unwrap_or_default();
         let shape = self.shape(data);
-        let channels = i64::from(shape.channels);
+        let channels = i64::from(shape.features());
         if constant.elements() == channels
             && (channels > 1 || constant.learned)
             && constant.scalar().is_none_or(|_| channels == 1)
@@ -30,7 +30,7 @@ impl<'a> Import<'_, 'a> {
             let place = data.view.channels(shape);
             let at = constant.dims.iter().position(|size| *size > 1).map(|at| at + rank);
             let fits = place.zip(at).is_some_and(|(place, at)| at.checked_sub(constant.dims.len()) == Some(place));
-            if fits || channels == 1 || shape.height * shape.width == 1 {
+            if fits || channels == 1 || shape.places() == 1 {
                 return Ok(Role::PerChannel);
             }
         }
@@ -213,7 +213,7 @@ impl<'a> Import<'_, 'a> {
         }
         let (mut first, mut second) = (self.natural(step, &large)?, self.natural(step, &small)?);
         // Channels of one place times places of one channel.
-        if self.sketch.shape(first).channels == 1 && self.sketch.shape(second).channels > 1 {
+        if self.sketch.shape(first).features() == 1 && self.sketch.shape(second).features() > 1 {
             (first, second) = (second, first);
         }
         if large.view.0.len() != small.view.0.len() {
@@ -231,11 +231,11 @@ impl<'a> Import<'_, 'a> {
     /// The first factor, its one place repeated where the second has rows and columns.
     fn grown(&mut self, step: &Step<'a>, first: usize, second: usize) -> Result<usize, String> {
         let (one, other) = (self.sketch.shape(first), self.sketch.shape(second));
-        let one_place = (one.height, one.width) == (1, 1) && other.channels == 1;
-        if !one_place || (other.height, other.width) == (1, 1) {
+        if one.places() != 1 || other.features() != 1 || other.places() == 1 {
             return Ok(first);
         }
-        let layer = Layer::Resize(Resize { height: other.height, width: other.width });
+        let (height, width) = other.image().sides();
+        let layer = Layer::Resize(Resize { height, width });
         let name = self.sketch.name("", layer.kind());
         self.layer(name, layer, vec![first], &step.place(self.file))
     }

@@ -30,7 +30,7 @@ impl<'a> Import<'_, 'a> {
                 data.view.sizes()
             ));
         }
-        if (first, channels) == (0, shape.channels) {
+        if (first, channels) == (0, shape.features()) {
             return Ok(Value::Data(data));
         }
         let draft = self.add(step, Layer::Select(Select { first, channels, groups: 1 }), vec![data.draft])?;
@@ -137,7 +137,7 @@ impl<'a> Import<'_, 'a> {
             return Err(format!("joins {sizes:?} along {along}: only channels, axis 1, are supported"));
         }
         let draft = self.add(step, Layer::Concat, all.iter().map(|data| data.draft).collect())?;
-        let channels = self.sketch.shape(draft).channels;
+        let channels = self.sketch.shape(draft).features();
         let view = all[0].view.with_channels(axis.unwrap_or(1), channels);
         Ok(Value::Data(Data { draft, view, named: String::new() }))
     }

@@ -48,11 +48,8 @@ impl<'a> Import<'_, 'a> {
         };
         // Three channels behind rows and columns: images with channels last, as TensorFlow has them.
         let is_last = dims.len() == 4 && matches!(width, 1 | 3) && height > 4 && channels > 4;
-        let shape = if is_last {
-            Shape { channels: width, height: channels, width: height }
-        } else {
-            Shape { channels, height, width }
-        };
+        let shape =
+            if is_last { Shape::of_image(width, channels, height) } else { Shape::of_image(channels, height, width) };
         let index = match self.layer("input".to_owned(), Layer::input(shape), Vec::new(), &place) {
             Ok(index) => index,
             Err(message) => return refuse(input.name, message),

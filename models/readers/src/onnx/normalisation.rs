@@ -19,7 +19,7 @@ impl<'a> Import<'_, 'a> {
     pub(super) fn instance_norm(&mut self, step: &Step<'a>) -> Result<Value, String> {
         let data = self.data(step, 0)?;
         let shape = self.shape(&data);
-        let groups = groups_of(&data.view, self.whole(&data)).filter(|groups| shape.channels.is_multiple_of(*groups));
+        let groups = groups_of(&data.view, self.whole(&data)).filter(|groups| shape.features().is_multiple_of(*groups));
         let Some(groups) = groups else {
             return Err(format!(
                 "normalises samples of {shape}, arranged as {:?}, over other parts than whole groups of channels: only those are \
@@ -32,7 +32,7 @@ impl<'a> Import<'_, 'a> {
         }
         let epsilon = step.float("epsilon", 1e-5);
         let learned = step.inputs[1..].iter().any(|name| self.constant_of_input(name).is_some_and(|of| of.learned));
-        if learned && groups != shape.channels {
+        if learned && groups != shape.features() {
             return Err("has factors of groups, not of channels: only the latter are a layer here".to_owned());
         }
         let Value::Data(made) = self.each(step, Layer::GroupNorm(GroupNorm { groups, epsilon }), &data)? else {
@@ -48,7 +48,7 @@ impl<'a> Import<'_, 'a> {
     pub(super) fn group_norm(&mut self, step: &Step<'a>) -> Result<Value, String> {
         let data = self.data(step, 0)?;
         let draft = self.natural(step, &data)?;
-        let channels = self.sketch.shape(draft).channels;
+        let channels = self.sketch.shape(draft).features();
         for input in 1..3 {
             self.per_channel(step, input, channels)?;
             self.count_surplus(step, input);
@@ -80,7 +80,7 @@ impl<'a> Import<'_, 'a> {
     /// Notes normalisations whose factors and biases the file lacks.
     pub(super) fn note_surplus(&mut self) {
         let lacking = self.bare.iter().map(|(draft, bare)| {
-            let channels = u64::from(self.sketch.shape(*draft).channels);
+            let channels = u64::from(self.sketch.shape(*draft).features());
             channels * (u64::from(!bare.factors) + u64::from(!bare.biases))
         });
         let lacking = lacking.sum::<u64>() + self.left_out.surplus;
@@ -105,7 +105,7 @@ impl<'a> Import<'_, 'a> {
             let constant = self.constant_of_input(name).unwrap_or_default();
             let behind = data.view.0.len() - place;
             let at = constant.dims.len().checked_sub(behind).and_then(|at| constant.dims.get(at));
-            constant.elements() == i64::from(shape.channels) && at == Some(&i64::from(shape.channels))
+            constant.elements() == i64::from(shape.features()) && at == Some(&i64::from(shape.features()))
         };
         let rest: Vec<usize> = (1..data.view.0.len()).filter(|at| *at != place).collect();
         let fits = self.reduces(named('g'), data, &rest) && self.reduces(named('m'), data, &[place]);

@@ -100,7 +100,7 @@ impl<'a> Import<'_, 'a> {
     fn batch_norm(&mut self, step: &Step<'a>) -> Result<Value, String> {
         step.demand(&[("spatial", 1)])?;
         let data = self.data(step, 0)?;
-        let channels = self.shape(&data).channels;
+        let channels = self.shape(&data).features();
         for input in 1..5 {
             self.per_channel(step, input, channels)?;
         }

@@ -10,7 +10,7 @@ impl<'a> Import<'_, 'a> {
     /// How many parts of the channels a dimension counts, each of neighbouring ones, first of all.
     fn parts(&self, data: &Data, place: usize) -> Option<(u32, u32)> {
         let [Atom { axis: Axis::Channel, size, stride }] = data.view.features(place)[..] else { return None };
-        let channels = i64::from(self.shape(data).channels);
+        let channels = i64::from(self.shape(data).features());
         let (parts, each) = (u32::try_from(size).ok()?, u32::try_from(stride).ok()?);
         (size.checked_mul(stride) == Some(channels)).then_some((parts, each))
     }
@@ -27,7 +27,7 @@ impl<'a> Import<'_, 'a> {
             let shape = self.shape(&data);
             let mean = self.mean(step)?;
             let Value::Data(mean) = mean else { return Ok(mean) };
-            let factor = (u64::from(shape.height) * u64::from(shape.width)) as f32;
+            let factor = shape.places() as f32;
             return self.each(step, Layer::Affine(Affine { factor, shift: 0.0 }), &mean);
         };
         let mut view = data.view.clone();
@@ -74,14 +74,14 @@ impl<'a> Import<'_, 'a> {
         let shape = self.shape(first);
         let alike = all.iter().all(|data| data.view == first.view && self.shape(data) == shape);
         let channels = first.view.0.iter().flatten().filter(|atom| atom.axis == Axis::Channel);
-        let in_order =
-            shape.channels == 1 || channels.eq([&Atom { axis: Axis::Channel, size: shape.channels.into(), stride: 1 }]);
+        let in_order = shape.features() == 1
+            || channels.eq([&Atom { axis: Axis::Channel, size: shape.features().into(), stride: 1 }]);
         if !alike || !in_order || !first.view.features(place).is_empty() || place == 0 {
             return Ok(None);
         }
         let draft = self.add(step, Layer::Concat, all.iter().map(|data| data.draft).collect())?;
         let mut view = first.view.clone();
-        view.0[place] = vec![Atom { axis: Axis::Channel, size: all.len() as i64, stride: shape.channels.into() }];
+        view.0[place] = vec![Atom { axis: Axis::Channel, size: all.len() as i64, stride: shape.features().into() }];
         Ok(Some(Value::Data(Data { draft, view, named: step.name.clone() })))
     }
 }

@@ -23,8 +23,8 @@ impl<'a> Import<'_, 'a> {
         let shape = self.shape(&data);
         let out_features = u32::try_from(out).map_err(|_| format!("{out} is not a size"))?;
         let last = data.view.0.len().saturating_sub(1);
-        let of_places = data.view.channels(shape) == Some(last) && shape.height * shape.width > 1;
-        if of_places && i64::from(shape.channels) == features {
+        let of_places = data.view.channels(shape) == Some(last) && shape.places() > 1;
+        if of_places && i64::from(shape.features()) == features {
             if bias {
                 self.per_channel(step, 2, out_features)?;
             }
@@ -36,10 +36,10 @@ impl<'a> Import<'_, 'a> {
             let view = data.view.with_channels(last, out_features);
             return Ok(Value::Data(Data { draft, view, named: String::new() }));
         }
-        let is_vector = data.view.channels(shape) == Some(last) && shape.height * shape.width == 1;
+        let is_vector = data.view.channels(shape) == Some(last) && shape.places() == 1;
         let input = if is_vector { data.draft } else { self.natural(step, &data)? };
         let shape = self.sketch.shape(input);
-        if shape.height != 1 || shape.width != 1 || i64::from(shape.channels) != features {
+        if shape.places() != 1 || i64::from(shape.features()) != features {
             return Err(format!("its weight takes {features} features, but its input is {shape}: they must agree"));
         }
         if bias {
@@ -65,7 +65,7 @@ impl<'a> Import<'_, 'a> {
             return Err("has no bias: only a normalisation with factors and biases is a layer here".to_owned());
         }
         for input in 1..3 {
-            self.per_channel(step, input, self.shape(&data).channels)?;
+            self.per_channel(step, input, self.shape(&data).features())?;
             self.count_surplus(step, input);
         }
         self.over_channels(step, &data, axis, epsilon)
@@ -83,7 +83,7 @@ impl<'a> Import<'_, 'a> {
             return Ok(None);
         };
         let shape = self.shape(data);
-        let channels = i64::from(shape.channels);
+        let channels = i64::from(shape.features());
         let Some(place) = data.view.channels(shape) else { return Ok(None) };
         // The mean is over the dimension in which factors and biases vary.
         let (last, rank) = (data.view.0.len() - 1, factors.dims.len());

@@ -4,7 +4,7 @@ use super::constant::{elements, place_of, reshape_target};
 use super::fold::{axes, permutation, squeezed, unsqueezed};
 use super::view::{Axis, View};
 use super::{Data, Import, Step, Value};
-use lockstep_models::Layer;
+use lockstep_models::{Dimension, Layer};
 
 impl<'a> Import<'_, 'a> {
     /// The same samples in other dimensions.
@@ -74,7 +74,7 @@ impl<'a> Import<'_, 'a> {
                 |axis: Axis| atoms.iter().filter(|atom| atom.axis == axis).map(|atom| atom.size).product::<i64>();
             let sides = (size(Axis::Height), size(Axis::Width));
             let no_others = atoms.iter().all(|atom| matches!(atom.axis, Axis::Height | Axis::Width));
-            no_others && sides == (i64::from(shape.height), i64::from(shape.width))
+            no_others && sides == (i64::from(shape.size(Dimension::Row)), i64::from(shape.size(Dimension::Column)))
         };
         let Some(places) = places.filter(|places| over(places)) else {
             let over = wanted.map_or("all dimensions".to_owned(), |axes| format!("the dimensions {axes:?}"));

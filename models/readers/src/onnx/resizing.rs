@@ -83,7 +83,8 @@ impl<'a> Import<'_, 'a> {
         let from = self.natural(step, &data)?;
         let input = self.sketch.shape(from);
         let numbers = |place: usize| step.input(place).and_then(|name| self.constant_of_input(name)?.numbers);
-        let old = [1, input.channels, input.height, input.width].map(f64::from);
+        let image = input.image();
+        let old = [1, image.channels, image.height, image.width].map(f64::from);
         let scales = match step.op {
             "Upsample" => step.attribute("scales").map(|scales| scales.floats.iter().map(|n| f64::from(*n)).collect()),
             _ => None,
@@ -114,7 +115,7 @@ impl<'a> Import<'_, 'a> {
         let (place, nearest) =
             (word("coordinate_transformation_mode", "half_pixel"), word("nearest_mode", "round_prefer_floor"));
         let floors = step.op == "Upsample" || at == 1 || place == "asymmetric" && nearest == "floor";
-        let whole = height.is_multiple_of(input.height) && width.is_multiple_of(input.width);
+        let whole = height.is_multiple_of(image.height) && width.is_multiple_of(image.width);
         let is_known = floors || whole && place == "half_pixel";
         if !is_known {
             return Err(format!(

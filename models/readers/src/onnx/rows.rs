@@ -2,7 +2,7 @@
 
 use super::view::{Axis, View};
 use super::{Data, Import, Step, Value};
-use lockstep_models::{Layer, Reshape, Shape};
+use lockstep_models::{Dimension, Layer, Reshape, Shape};
 
 impl<'a> Import<'_, 'a> {
     /// The draft of a row: channels in the second dimension, places in the third. Features in the third dimension alone are a
@@ -11,18 +11,18 @@ impl<'a> Import<'_, 'a> {
         let shape = self.shape(data);
         let is = |place: usize, axis: Axis, size: u32| data.view.is(place, axis, size);
         if data.view.0.len() == 3
-            && shape.height == 1
-            && is(1, Axis::Channel, shape.channels)
-            && is(2, Axis::Width, shape.width)
+            && shape.size(Dimension::Row) == 1
+            && is(1, Axis::Channel, shape.features())
+            && is(2, Axis::Width, shape.size(Dimension::Column))
         {
             return Ok(data.draft);
         }
         if data.view.0.len() == 3
             && data.view.features(1).is_empty()
-            && shape.height * shape.width == 1
-            && is(2, Axis::Channel, shape.channels)
+            && shape.places() == 1
+            && is(2, Axis::Channel, shape.features())
         {
-            let layer = Layer::Reshape(Reshape { shape: Shape { channels: 1, height: 1, width: shape.channels } });
+            let layer = Layer::Reshape(Reshape { shape: Shape::of_image(1, 1, shape.features()) });
             let name = self.sketch.name(&data.named, layer.kind());
             return self.layer(name, layer, vec![data.draft], &step.place(self.file));
         }

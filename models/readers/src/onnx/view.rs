@@ -3,7 +3,7 @@
 //! Reshapes and transposes only change the view, so that pairs of them vanish, and what is left of them becomes a layer
 //! where another layer needs its input in order: a flatten, a shuffle of channels.
 
-use lockstep_models::Shape;
+use lockstep_models::{Dimension, Shape};
 
 /// What an index counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,11 @@ fn merged(atoms: impl IntoIterator<Item = Atom>) -> Vec<Atom> {
 impl View {
     /// Samples of a shape in `rank` dimensions, 2 to 4.
     pub(super) fn new(batch: i64, shape: Shape, rank: usize) -> View {
-        let sides = [(Axis::Channel, shape.channels), (Axis::Height, shape.height), (Axis::Width, shape.width)];
+        let sides = [
+            (Axis::Channel, shape.features()),
+            (Axis::Height, shape.size(Dimension::Row)),
+            (Axis::Width, shape.size(Dimension::Column)),
+        ];
         let sides = sides.into_iter().take(rank - 1).map(|(axis, size)| whole(axis, size.into()));
         View([whole(Axis::Batch, batch)].into_iter().chain(sides).collect())
     }
@@ -86,7 +90,7 @@ impl View {
     /// The dimension that has channels alone, all in order.
     pub(super) fn channels(&self, shape: Shape) -> Option<usize> {
         let place = self.0.iter().position(|atoms| atoms.iter().any(|atom| atom.axis == Axis::Channel))?;
-        self.is(place, Axis::Channel, shape.channels).then_some(place)
+        self.is(place, Axis::Channel, shape.features()).then_some(place)
     }
 
     /// The same tensor with other channels in a dimension.
@@ -143,14 +147,15 @@ impl View {
         let sides = (1..self.0.len().max(1)).map(|place| self.features(place)).collect::<Vec<_>>();
         let batch_is_first = self.0.first().is_none_or(|first| first.iter().all(|atom| atom.axis == Axis::Batch));
         let all = merged(sides.iter().flatten().copied());
-        let (height, width) = (whole(Axis::Height, shape.height.into()), whole(Axis::Width, shape.width.into()));
-        let channels = whole(Axis::Channel, shape.channels.into());
+        let (rows, columns) = (shape.size(Dimension::Row), shape.size(Dimension::Column));
+        let (height, width) = (whole(Axis::Height, rows.into()), whole(Axis::Width, columns.into()));
+        let channels = whole(Axis::Channel, shape.features().into());
         if !batch_is_first {
             // A tensor of one sample without its batch.
             let alone = self.batch() == 1 && self.0.len() == 1;
             return (alone && self.features(0) == channels).then_some(Order::Natural);
         }
-        let image = shape.height * shape.width > 1;
+        let image = shape.places() > 1;
         let place = |at: usize| sides.get(at).cloned().unwrap_or_default();
         let is_image = sides.len() <= 3 && place(1) == height && place(2) == width;
         let first = place(0);
@@ -175,7 +180,7 @@ mod tests {
     use super::*;
 
     fn shape(channels: u32, height: u32, width: u32) -> Shape {
-        Shape { channels, height, width }
+        Shape::of_image(channels, height, width)
     }
 
     #[test]

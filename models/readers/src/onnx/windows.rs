@@ -70,8 +70,9 @@ impl Window {
             let (less, more) = (all / 2, all.div_ceil(2));
             if lower { (more, less) } else { (less, more) }
         };
-        let down = side(input.height, self.kernel.0, self.stride.0, self.dilation.0);
-        let along = side(input.width, self.kernel.1, self.stride.1, self.dilation.1);
+        let (rows, columns) = input.image().sides();
+        let down = side(rows, self.kernel.0, self.stride.0, self.dilation.0);
+        let along = side(columns, self.kernel.1, self.stride.1, self.dilation.1);
         (self.before, self.after) = ((down.0, along.0), (down.1, along.1));
     }
 
@@ -82,8 +83,9 @@ impl Window {
             u32::try_from(room.checked_div(u64::from(stride))? + 1).ok()
         };
         let Window { kernel, stride, before, after, .. } = *self;
-        let height = side(input.height, before.0, after.0, kernel.0, stride.0)?;
-        Some((height, side(input.width, before.1, after.1, kernel.1, stride.1)?))
+        let (rows, columns) = input.image().sides();
+        let height = side(rows, before.0, after.0, kernel.0, stride.0)?;
+        Some((height, side(columns, before.1, after.1, kernel.1, stride.1)?))
     }
 }
 
@@ -100,7 +102,7 @@ impl<'a> Import<'_, 'a> {
             weight.insert(2, 1);
         }
         let groups = step.integer("group", 1);
-        if i64::from(input.channels) != per_group.saturating_mul(groups) {
+        if i64::from(input.features()) != per_group.saturating_mul(groups) {
             return Err(format!(
                 "its weight of shape {weight:?} takes {per_group} channels in each of {groups} groups, but its input is \
                  {input}: they must agree"
@@ -196,20 +198,21 @@ impl<'a> Import<'_, 'a> {
         if (kernel, stride) == ((1, 1), (1, 1)) && (before, after) == nothing {
             return Ok(None);
         }
-        let whole = kernel == (input.height, input.width) && (before, after) == nothing;
+        let whole = kernel == input.image().sides() && (before, after) == nothing;
         if whole && kind == PoolKind::Average && !ceil {
             return Ok(Some(Layer::GlobalPool));
         }
         if before == after {
             return Ok(plain(before, ceil));
         }
-        let whole = before == (0, 0) && kernel.0 >= input.height && kernel.1 >= input.width;
+        let (rows, columns) = input.image().sides();
+        let whole = before == (0, 0) && kernel.0 >= rows && kernel.1 >= columns;
         if kind == PoolKind::Average && whole && !counted && window.places(input) == Some((1, 1)) {
             return Ok(Some(Layer::GlobalPool));
         }
         let partial = plain(before, true);
         let places = partial.as_ref().and_then(|layer| layer.output_shape(&[input]).ok());
-        let places = places.map(|shape| (shape.height, shape.width));
+        let places = places.map(|shape| shape.image().sides());
         if !ceil && !counted && places.is_some() && places == window.places(input) {
             return Ok(partial);
         }
@@ -223,8 +226,8 @@ impl<'a> Import<'_, 'a> {
     pub(super) fn largest(&mut self, step: &Step<'a>) -> Result<Value, String> {
         let data = self.data(step, 0)?;
         let from = self.natural(step, &data)?;
-        let Shape { height, width, .. } = self.sketch.shape(from);
-        let (kind, kernel, stride, padding) = (PoolKind::Max, (height, width), (1, 1), (0, 0));
+        let kernel = self.sketch.shape(from).image().sides();
+        let (kind, stride, padding) = (PoolKind::Max, (1, 1), (0, 0));
         let layer = Layer::Pool2d(Pool2d { kind, kernel, stride, padding, ceil: false, count_padding: false });
         let draft = self.add(step, layer, vec![from])?;
         Ok(self.ordered(draft, &data))

@@ -51,10 +51,10 @@ fn blocks_nest_repeat_and_multiply() {
                   late.a.conv2d1 late.a.relu1 late.b.conv2d1 late.b.relu1 late.side late.sum dense1 \
                   softmax_cross_entropy1";
     assert_eq!(names.join(" "), wanted);
-    assert_eq!(named(&model, "stage.1.a.conv2d1").1.output.channels, 5);
-    assert_eq!(named(&model, "stage.1.sum").1.output.channels, 20);
-    assert_eq!(named(&model, "stage.2.side").1.input_shapes[0].channels, 20);
-    assert_eq!(named(&model, "late.sum").1.output.channels, 8);
+    assert_eq!(named(&model, "stage.1.a.conv2d1").1.output.features(), 5);
+    assert_eq!(named(&model, "stage.1.sum").1.output.features(), 20);
+    assert_eq!(named(&model, "stage.2.side").1.input_shapes[0].features(), 20);
+    assert_eq!(named(&model, "late.sum").1.output.features(), 8);
     let entry = named(&model, "stage.2.sum").0;
     let consumers: Vec<&str> = model.consumers(entry).iter().map(|id| model.node(*id).name.as_str()).collect();
     assert_eq!(consumers, ["late.a.conv2d1", "late.side"]);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use petgraph::visit::EdgeRef;
 
 use super::*;
+use lockstep_models::ImageShape;
 use lockstep_models::layer::KINDS;
 
 #[test]
@@ -25,7 +26,7 @@ fn all_kinds_occur_and_batch_norm_only_when_wanted() {
 fn spelt_layers_read_back_as_themselves() {
     let zoo = zoo().into_iter().map(|name| load_model(&name).expect("in the zoo"));
     for model in (0..300).map(|seed| random_model(seed, true)).chain(zoo) {
-        let Shape { channels, height, width } = model.input();
+        let ImageShape { channels, height, width } = model.input().image();
         // Names in files have no dots, those of a block's layers do.
         let called = |id: &LayerId| if id.0 == 0 { "\"input\"".to_owned() } else { format!("\"layer{}\"", id.0) };
         let layers = model.iter().skip(1).map(|(id, node)| {

@@ -25,7 +25,7 @@ fn with(settings: &str) -> Model {
 /// Name, source and the outputs of all layers.
 fn seen(model: &Model) -> (String, String, String) {
     let outputs: Vec<String> =
-        model.layers().iter().map(|node| format!("{} {}", node.name, node.output.channels)).collect();
+        model.layers().iter().map(|node| format!("{} {}", node.name, node.output.features())).collect();
     (model.name().to_owned(), model.source().to_owned(), outputs.join(", "))
 }
 

@@ -220,12 +220,12 @@ fn parameter_arenas_have_no_gaps() {
         for node in model.layers() {
             for parameter in &node.parameters {
                 assert_eq!(parameter.range.start, parameters);
-                assert_eq!(parameter.elements(), parameter.dims.iter().map(|size| u64::from(*size)).product::<u64>());
+                assert_eq!(parameter.elements(), parameter.shape.elements());
                 assert_eq!(parameter.decay, !matches!(node.layer, Layer::BatchNorm(_)));
                 parameters = parameter.range.end;
             }
             if let Some(range) = &node.statistics {
-                assert_eq!((range.start, range.end - range.start), (statistics, 2 * u64::from(node.output.channels)));
+                assert_eq!((range.start, range.end - range.start), (statistics, 2 * u64::from(node.output.features())));
                 statistics = range.end;
             }
         }
@@ -252,6 +252,7 @@ fn data_mb(model: &Model, samples: f64) -> f64 {
 
 /// Bytes of weights without biases, in 10⁶.
 fn weights_mb(model: &Model) -> f64 {
-    let weights = model.layers().iter().flat_map(|node| &node.parameters).filter(|tensor| tensor.dims.len() > 1);
+    let weights =
+        model.layers().iter().flat_map(|node| &node.parameters).filter(|tensor| tensor.shape.dimensions().len() > 1);
     weights.map(|tensor| tensor.elements() as f64).sum::<f64>() * 4.0 / 1e6
 }

@@ -6,7 +6,7 @@ use lockstep_topology::InputError;
 use super::super::{LayerId, Model, Node};
 use super::{FEATURES, Gather, SAMPLES};
 use crate::AxisLayout;
-use crate::layer::FeatureRule;
+use crate::layer::Features;
 
 /// The layout of each layer's output for its consumers, and whether it keeps columns.
 pub(super) fn outputs(
@@ -23,17 +23,21 @@ pub(super) fn outputs(
         let padding = |input: &LayerId| padded[input.index()];
         // A padded feature would have to keep its column unchanged.
         let by_columns = pairs && split_inputs && rows && !front(id) && !node.inputs.iter().any(padding);
-        padded.push(if rows { !node.output.channels.is_multiple_of(ranks) } else { node.inputs.iter().any(padding) });
+        padded.push(if rows { !node.output.features().is_multiple_of(ranks) } else { node.inputs.iter().any(padding) });
         columns.push(by_columns);
         layouts.push(if front(id) {
             SAMPLES
         } else {
-            match node.layer.rule().features(split_inputs, before_vector).map_err(|why| refusal(node, why))? {
-                FeatureRule::Rows if by_columns => AxisLayout::Replicated,
-                FeatureRule::Rows if node.output.channels < ranks => return Err(too_few_rows(node, ranks)),
-                FeatureRule::Rows => FEATURES,
-                FeatureRule::Follows if split_inputs => FEATURES,
-                FeatureRule::Follows | FeatureRule::Whole => AxisLayout::Replicated,
+            match node.signature.features() {
+                Features::Groups => {
+                    return Err(refusal(node, "has groups, whose channels do not see each other"));
+                }
+                Features::Rows if by_columns => AxisLayout::Replicated,
+                Features::Rows if node.output.features() < ranks => return Err(too_few_rows(node, ranks)),
+                Features::Rows => FEATURES,
+                // A view before dense layers, which need all channels, is then no copy.
+                Features::Follow if split_inputs && !(before_vector && node.layer.rule().kind().is_view) => FEATURES,
+                Features::Follow | Features::Whole => AxisLayout::Replicated,
             }
         });
     }
@@ -41,7 +45,7 @@ pub(super) fn outputs(
 }
 
 fn too_few_rows(node: &Node, ranks: u32) -> InputError {
-    let rows = node.output.channels;
+    let rows = node.output.features();
     let message = format!("{} has {rows} rows, too few for {ranks} ranks: use at most {rows}", node.name);
     InputError::flag("ranks", ranks.to_string(), message)
 }

@@ -145,7 +145,7 @@ impl Case {
             return d.to_vec();
         }
         let shape = self.chain.inputs[0];
-        let (plane, channels) = (size(shape) / shape.channels as usize, shape.channels as usize);
+        let (plane, channels) = (size(shape) / shape.features() as usize, shape.features() as usize);
         let scale = |channel: usize| {
             let xs =
                 || data.inputs[0].chunks_exact(plane).skip(channel).step_by(channels).flatten().map(|x| f64::from(*x));

@@ -1,8 +1,8 @@
 //! Generates random chains of layers: every kind of fused chain, and every layer alone.
 
 use lockstep_models::{
-    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, GroupNorm, Layer, LayerNorm, LeakyRelu,
-    LocalResponseNorm, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale, Select, Shape, Softmax,
+    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dimension, Dropout, GroupNorm, ImageShape, Layer, LayerNorm,
+    LeakyRelu, LocalResponseNorm, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale, Select, Shape, Softmax,
 };
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ impl Chain {
 
     /// Number of learnable parameters, all of which belong to the first computing layer.
     pub(crate) fn parameters(&self) -> usize {
-        let channels = self.inputs[0].channels;
+        let channels = self.inputs[0].features();
         let of = |layer: &Layer| match layer {
             Layer::Conv2d(conv) => {
                 let taps = conv.kernel.0 * conv.kernel.1 * channels / conv.groups;
@@ -72,7 +72,7 @@ pub(crate) fn convolutions() -> impl Strategy<Value = Chain> {
         let out_channels = outs * groups;
         let first = Layer::Conv2d(Conv2d { out_channels, kernel, stride, padding, dilation, groups, bias });
         let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).chain(pool).collect();
-        Chain { layers, inputs: vec![Shape { channels: ins * groups, height: side.0, width: side.1 }], samples }
+        Chain { layers, inputs: vec![Shape::of_image(ins * groups, side.0, side.1)], samples }
     });
     chain.prop_filter("shapes that fit", |chain| chain.shapes().is_some())
 }
@@ -102,7 +102,7 @@ pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
         };
         let relu = relu && !in_sample;
         let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).collect();
-        Chain { layers, inputs: vec![Shape { channels, height, width }], samples }
+        Chain { layers, inputs: vec![Shape::of_image(channels, height, width)], samples }
     })
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
 pub(crate) fn others() -> impl Strategy<Value = Chain> {
     let which = (0..29u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
     (any_batch(), which).prop_map(|((samples, shape), (which, many, more, [relu, flat]))| {
-        let wider = Shape { channels: more + 1, ..shape };
+        let wider = shape.with_features(more + 1);
         let local = LocalResponseNorm { size: 2 * (more % 4) + 1, alpha: 0.3, beta: 0.5 + more as f32 / 20.0, k: 1.5 };
         let (layer, inputs) = match which {
             0 => (Layer::Relu, vec![shape]),
@@ -132,36 +132,39 @@ pub(crate) fn others() -> impl Strategy<Value = Chain> {
             17 => (Layer::Affine(Affine { factor: 0.5 - more as f32 / 7.0, shift: 0.25 }), vec![shape]),
             18 => {
                 let side = |bit: u32, size: u32| if more & bit == 0 { 1 } else { size };
-                let (height, width) = (side(2, shape.height), side(4, shape.width));
-                (Layer::Product, vec![shape, Shape { channels: side(1, shape.channels), height, width }])
+                let ImageShape { channels, height, width } = shape.image();
+                let second = Shape::of_image(side(1, channels), side(2, height), side(4, width));
+                (Layer::Product, vec![shape, second])
             }
             19 => {
-                let channels = shape.channels.div_ceil(2);
+                let channels = shape.features().div_ceil(2);
                 let groups = if relu && channels % 2 == 0 { 2 } else { 1 };
-                (Layer::Select(Select { first: shape.channels - channels, channels, groups }), vec![shape])
+                (Layer::Select(Select { first: shape.features() - channels, channels, groups }), vec![shape])
             }
             20 => {
                 let (before, after) = ((more % 3, 1), (0, more % 2));
                 // A reflection is narrower than the image.
-                let reflect = relu && shape.height > 2 && shape.width > 1;
+                let reflect = relu && shape.size(Dimension::Row) > 2 && shape.size(Dimension::Column) > 1;
                 (Layer::Border(Border { before, after, reflect }), vec![shape])
             }
             27 => (Layer::Square, vec![shape]),
-            21 => (Layer::Resize(Resize { height: more + 1, width: shape.width * 2 }), vec![shape]),
-            22 => (Layer::Resize(Resize { height: shape.height.div_ceil(2), width: more + 2 }), vec![shape]),
+            21 => (Layer::Resize(Resize { height: more + 1, width: shape.size(Dimension::Column) * 2 }), vec![shape]),
+            22 => {
+                (Layer::Resize(Resize { height: shape.size(Dimension::Row).div_ceil(2), width: more + 2 }), vec![shape])
+            }
             23 => {
                 // As many zeros on each side as keep the image.
                 let (kernel, padding) = (2 * (more % 3) + 1, (more % 3, more % 3));
                 (Layer::BlurPool(BlurPool { kernel, stride: (1 + more % 2, 1), padding }), vec![shape])
             }
             24 => (
-                Layer::Softmax(Softmax { parts: if relu { shape.channels } else { divisor(shape.channels) } }),
+                Layer::Softmax(Softmax { parts: if relu { shape.features() } else { divisor(shape.features()) } }),
                 vec![shape],
             ),
             25 => (Layer::ResponseNorm(ResponseNorm { epsilon: 1e-3 }), vec![shape]),
             26 => {
-                let row = Shape { channels: 1, height: 1, width: shape.channels };
-                (Layer::Reshape(Reshape { shape: row }), vec![Shape::flat(shape.channels)])
+                let row = Shape::of_image(1, 1, shape.features());
+                (Layer::Reshape(Reshape { shape: row }), vec![Shape::flat(shape.features())])
             }
             _ => (Layer::Flatten, vec![shape]),
         };

@@ -43,7 +43,7 @@ impl Joined {
         let add = [ChainLayer { layer: &Layer::Add, inputs: &two }, ChainLayer { layer: &Layer::Relu, inputs: &one }];
         let norm = ChainKernel::<A>::new(&[ChainLayer { layer: &norm, inputs: &one }], samples, form, &mut Own(memory));
         let add = ChainKernel::<A>::new(&add[..1 + usize::from(relu)], samples, form, &mut Own(memory));
-        let (elements, channels) = (samples as usize * size(self.shape), self.shape.channels as usize);
+        let (elements, channels) = (samples as usize * size(self.shape), self.shape.features() as usize);
         let [values, addend] = [0, 1].map(|_| memory.reals::<A>(elements));
         let (parameters, statistics) = (memory.values(2 * channels), vec![0.5; 2 * channels]);
         let scratch = memory.room(norm.scratch_bytes());
@@ -101,7 +101,7 @@ impl Joined {
         let add = ChainKernel::<A>::new(&add, self.samples, form, &mut Own(memory));
         let elements = self.samples as usize * size(self.shape);
         let [x, t, other] = [0, 1, 2].map(|_| memory.space::<A>(elements + 1));
-        let [parameters, statistics] = [0, 1].map(|_| memory.space::<f32>(2 * self.shape.channels as usize));
+        let [parameters, statistics] = [0, 1].map(|_| memory.space::<f32>(2 * self.shape.features() as usize));
         let (parameters, statistics, mode) = (parameters.read(), statistics.write(), self.mode);
         let (scratch, mut commands) = (memory.room(plain.scratch_bytes()), Vec::new());
         let (start, shifted) = (0..elements, 1..elements + 1);

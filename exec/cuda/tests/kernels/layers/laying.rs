@@ -21,7 +21,7 @@ pub(crate) fn plain(form: TensorForm, laid: &[f32], shape: Shape) -> Vec<f32> {
 
 /// The index of each of `elements` numbers, channels first and on the device's side.
 fn each_place(form: TensorForm, shape: Shape, elements: usize, mut visit: impl FnMut(usize, usize)) {
-    let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+    let (channels, plane) = (shape.features() as usize, shape.places() as usize);
     for at in 0..elements {
         let (sample, channel, place) = (at / (channels * plane), at / plane % channels, at % plane);
         let last = (sample * plane + place) * channels + channel;

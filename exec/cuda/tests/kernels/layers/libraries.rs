@@ -4,8 +4,7 @@ use lockstep_cuda::{Bf16, Command, Convolution, ConvolutionPass, Convolve, Multi
 
 use crate::emulator::Emulator;
 use crate::memory::{Memory, Real};
-use crate::size;
-use lockstep_models::{Precision, Shape};
+use lockstep_models::{ImageShape, Precision};
 
 /// Executes commands in order; all products must be of `precision`.
 pub(crate) fn play(commands: &[Command], precision: Precision, emulator: &mut Emulator, memory: &mut Memory) {
@@ -83,8 +82,8 @@ fn each_tap(of: &Convolution, mut tap: impl FnMut(usize, usize, usize)) {
     for (sample, filter, channel) in
         (0..of.samples).flat_map(|n| (0..of.output.channels).flat_map(move |o| (0..ins).map(move |c| (n, o, c))))
     {
-        let place = |shape: Shape, channel: u32, row: u32, column: u32| {
-            let Shape { channels, height, width } = shape;
+        let place = |shape: ImageShape, channel: u32, row: u32, column: u32| {
+            let ImageShape { channels, height, width } = shape;
             if of.channels_last {
                 ((sample * height + row) * width + column) * channels + channel
             } else {
@@ -109,8 +108,9 @@ fn each_tap(of: &Convolution, mut tap: impl FnMut(usize, usize, usize)) {
 
 fn convolve(pass: &Convolve, memory: &mut Memory) {
     let Convolve { of, left, right, result, rectified, accumulate, .. } = *pass;
-    let (x, y) = (of.samples as usize * size(of.input), of.samples as usize * size(of.output));
-    let w = size(of.output) / (of.output.height * of.output.width) as usize
+    let (x, y) =
+        (of.samples as usize * of.input.elements() as usize, of.samples as usize * of.output.elements() as usize);
+    let w = of.output.elements() as usize / of.output.pixels() as usize
         * (of.kernel.0 * of.kernel.1) as usize
         * (of.input.channels / of.groups) as usize;
     let (lefts, rights, results) = match pass.pass {
@@ -129,7 +129,7 @@ fn convolve(pass: &Convolve, memory: &mut Memory) {
     assert!(pass.bias.is_some() || !rectified, "only what has a bias is rectified");
     assert!(pass.bias.is_none() || (pass.pass == ConvolutionPass::Forward && !accumulate));
     let biases = pass.bias.map(|bias| read(memory, bias, of.output.channels as usize));
-    let plane = if of.channels_last { 1 } else { (of.output.height * of.output.width) as usize };
+    let plane = if of.channels_last { 1 } else { of.output.pixels() as usize };
     let bias = |at: usize| biases.as_ref().map(|biases| biases[at / plane % biases.len()]);
     write_as(Scalar::of(of.precision), memory, (result, sums), bias, (rectified, accumulate));
 }

@@ -51,7 +51,7 @@ fn a_folder_is_read_plain_or_gzipped_under_either_name() {
         let files: Vec<(&str, Vec<u8>)> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
         let folder = Folder::new(&files);
         let (train, held_out) = load_idx(&folder.0).unwrap();
-        assert_eq!(train.shape, Shape { channels: 1, height: 1, width: 2 });
+        assert_eq!(train.shape, Shape::of_image(1, 1, 2));
         assert_eq!((train.classes, held_out.classes), (5, 5));
         assert_eq!((train.values(), &train.labels[..]), (&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &[0, 4, 1][..]));
         assert_eq!((held_out.values(), &held_out.labels[..]), (&[7.0, 255.0][..], &[2][..]));
@@ -64,7 +64,7 @@ fn four_dimensions_have_channels() {
     files[0] = ("train-images-idx4-ubyte", encode(&[3, 2, 1, 1], &[1, 2, 3, 4, 5, 6]));
     files[2] = ("t10k-images-idx4-ubyte", encode(&[1, 2, 1, 1], &[7, 8]));
     let (train, _) = load_idx(&Folder::new(&files).0).unwrap();
-    assert_eq!(train.shape, Shape { channels: 2, height: 1, width: 1 });
+    assert_eq!(train.shape, Shape::of_image(2, 1, 1));
 }
 
 #[test]

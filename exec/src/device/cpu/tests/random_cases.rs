@@ -35,12 +35,12 @@ fn any_pool() -> impl Strategy<Value = Case> {
 fn any_other() -> impl Strategy<Value = Case> {
     let image = (1..20u32, upto(1..=5), 1..4usize).prop_map(|(c, (h, w), samples)| (shape(c, h, w), samples));
     (image, 0..33, 1..20u32, any::<bool>()).prop_map(|((shape, samples), which, more, bias)| {
-        let wider = Shape { channels: more, ..shape };
+        let wider = shape.with_features(more);
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (layer, inputs) = match which {
             0 => (Layer::Dense(Dense { out_features: more, bias }), vec![shape]),
             // For two values the gradient is pure rounding error: they are normalised to 1 and -1 whatever they were.
-            1 if samples * (shape.height * shape.width) as usize != 2 => (norm, vec![shape]),
+            1 if samples * shape.places() as usize != 2 => (norm, vec![shape]),
             1 | 2 => (Layer::Relu, vec![shape]),
             3 => (Layer::GlobalPool, vec![shape]),
             4 => (Layer::Add, vec![shape; 2 + usize::from(bias)]),
@@ -65,12 +65,12 @@ fn any_other() -> impl Strategy<Value = Case> {
             18 => (Layer::HardSwish, vec![shape]),
             19 => (Layer::Affine(Affine { factor: more as f32 / 7.0, shift: -0.5 }), vec![shape]),
             // Of one or two channels the gradient is rounding error, as above.
-            20 if shape.channels > 2 => (Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }), vec![shape]),
+            20 if shape.features() > 2 => (Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }), vec![shape]),
             21 => (Layer::Product, vec![shape, factor_of(shape, more)]),
             22 => {
-                let channels = shape.channels.div_ceil(2);
+                let channels = shape.features().div_ceil(2);
                 let groups = if bias && channels % 2 == 0 { 2 } else { 1 };
-                (Layer::Select(Select { first: shape.channels - channels, channels, groups }), vec![shape])
+                (Layer::Select(Select { first: shape.features() - channels, channels, groups }), vec![shape])
             }
             23 | 24 => {
                 let reflect = which == 24;
@@ -81,20 +81,20 @@ fn any_other() -> impl Strategy<Value = Case> {
                     BlurPool { kernel: more % 5 + 1, stride: (1 + more % 2, 2), padding: (more % 5 / 2, more % 2) };
                 (Layer::BlurPool(blur), vec![shape])
             }
-            26 => (Layer::Resize(Resize { height: more, width: shape.width * 2 }), vec![shape]),
+            26 => (Layer::Resize(Resize { height: more, width: shape.size(Dimension::Column) * 2 }), vec![shape]),
             27 => {
-                let parts = if bias { shape.channels } else { divisor(shape.channels, more) };
+                let parts = if bias { shape.features() } else { divisor(shape.features(), more) };
                 (Layer::Softmax(Softmax { parts }), vec![shape])
             }
             // Of few elements the gradient is rounding error, as above.
-            28 if size(shape) / divisor(shape.channels, more) as usize > 2 => {
-                let groups = divisor(shape.channels, more);
+            28 if size(shape) / divisor(shape.features(), more) as usize > 2 => {
+                let groups = divisor(shape.features(), more);
                 (Layer::GroupNorm(GroupNorm { groups, epsilon: 1e-3 }), vec![shape])
             }
             29 => (Layer::ResponseNorm(ResponseNorm { epsilon: 1e-3 }), vec![shape]),
             31 => (Layer::Square, vec![shape]),
             30 => {
-                let (from, to) = (Shape::flat(shape.channels), Shape { channels: 1, height: 1, width: shape.channels });
+                let (from, to) = (Shape::flat(shape.features()), Shape::of_image(1, 1, shape.features()));
                 let (from, to) = if bias { (from, to) } else { (to, from) };
                 (Layer::Reshape(Reshape { shape: to }), vec![from])
             }
@@ -112,7 +112,8 @@ fn divisor(number: u32, most: u32) -> u32 {
 /// A shape that may multiply `shape`: any of its sides is 1.
 fn factor_of(shape: Shape, which: u32) -> Shape {
     let side = |bit: u32, size: u32| if which & bit == 0 { 1 } else { size };
-    Shape { channels: side(1, shape.channels), height: side(2, shape.height), width: side(4, shape.width) }
+    let image = shape.image();
+    Shape::of_image(side(1, image.channels), side(2, image.height), side(4, image.width))
 }
 
 pub(super) fn any_case() -> impl Strategy<Value = Case> {

@@ -4,14 +4,15 @@
 mod sets;
 
 use lockstep_data::random::{Purpose, stream_within};
-use lockstep_models::{Conv2d, Layer, LayerNorm, LocalResponseNorm, Pool2d, PoolKind, Shape};
+use lockstep_models::{Conv2d, ImageShape, Layer, LayerNorm, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use rand_chacha::rand_core::Rng;
 
 use super::super::{Draw, size};
 
 /// Index of an element in `[samples, shape]`, or `None` outside the image.
 fn place(shape: Shape, sample: usize, channel: usize, y: i64, x: i64) -> Option<usize> {
-    let (height, width) = (i64::from(shape.height), i64::from(shape.width));
+    let (height, width) = shape.image().sides();
+    let (height, width) = (i64::from(height), i64::from(width));
     let inside = (0..height).contains(&y) && (0..width).contains(&x);
     inside.then(|| sample * size(shape) + ((channel as i64 * height + y) * width + x) as usize)
 }
@@ -27,7 +28,7 @@ pub(super) fn forward(
     let (shape, x) = (shapes[0], &inputs[0]);
     let output = layer.output_shape(shapes).expect("the case's shapes fit");
     let outputs = |sample: usize| {
-        let (channels, height, width) = (output.channels, output.height, output.width);
+        let ImageShape { channels, height, width } = output.image();
         (0..channels as usize).flat_map(move |c| {
             (0..i64::from(height)).flat_map(move |h| (0..i64::from(width)).map(move |w| (sample, c, h, w)))
         })
@@ -44,7 +45,7 @@ pub(super) fn forward(
             .collect()
         }
         Layer::BatchNorm(norm) => {
-            let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+            let (channels, plane) = (shape.features() as usize, shape.places() as usize);
             let of = |c: usize| {
                 let count = (samples * plane) as f64;
                 let values = || x.iter().enumerate().filter(move |(i, _)| i / plane % channels == c).map(|(_, x)| *x);
@@ -60,7 +61,7 @@ pub(super) fn forward(
             x.iter().enumerate().map(normal).collect()
         }
         Layer::Scale(scale) => {
-            let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+            let (channels, plane) = (shape.features() as usize, shape.places() as usize);
             let one = |(i, x): (usize, &f64)| {
                 let c = i / plane % channels;
                 parameters[c] * x + if scale.bias { parameters[channels + c] } else { 0.0 }
@@ -68,7 +69,7 @@ pub(super) fn forward(
             x.iter().enumerate().map(one).collect()
         }
         Layer::Bias => {
-            let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+            let (channels, plane) = (shape.features() as usize, shape.places() as usize);
             x.iter().enumerate().map(|(i, x)| x + parameters[i / plane % channels]).collect()
         }
         Layer::Relu => x.iter().map(|x| x.max(0.0)).collect(),
@@ -92,8 +93,9 @@ pub(super) fn forward(
             .map(|((n, c, h, w), x)| {
                 let other = shapes[1];
                 let at = |at: i64, size: u32| if size == 1 { 0 } else { at };
-                let c = at(c as i64, other.channels) as usize;
-                x * place(other, n, c, at(h, other.height), at(w, other.width)).map_or(0.0, |at| inputs[1][at])
+                let size = other.image();
+                let c = at(c as i64, size.channels) as usize;
+                x * place(other, n, c, at(h, size.height), at(w, size.width)).map_or(0.0, |at| inputs[1][at])
             })
             .collect(),
         Layer::Select(of) => all
@@ -117,7 +119,7 @@ pub(super) fn forward(
         }
         Layer::Pool2d(pool) => all.map(|(n, c, h, w)| pool_at(pool, shape, x, n, c, h, w)).collect(),
         Layer::GlobalPool => {
-            let plane = (shape.height * shape.width) as usize;
+            let plane = shape.places() as usize;
             x.chunks(plane).map(|plane| plane.iter().sum::<f64>() / plane.len() as f64).collect()
         }
         Layer::Add => (0..x.len()).map(|i| inputs.iter().map(|x| x[i]).sum()).collect(),
@@ -138,7 +140,8 @@ pub(super) fn forward(
 #[expect(clippy::too_many_arguments, reason = "a place has four coordinates")]
 fn conv_at(conv: &Conv2d, shape: Shape, x: &[f64], parameters: &[f64], n: usize, o: usize, h: i64, w: i64) -> f64 {
     let (out, groups) = (conv.out_channels as usize, conv.groups as usize);
-    let (channels, height, width) = (shape.channels as usize / groups, conv.kernel.0 as usize, conv.kernel.1 as usize);
+    let (channels, height, width) =
+        (shape.features() as usize / groups, conv.kernel.0 as usize, conv.kernel.1 as usize);
     let mut total = if conv.bias { parameters[out * channels * height * width + o] } else { 0.0 };
     for c in 0..channels {
         for i in 0..height {
@@ -158,7 +161,7 @@ fn conv_at(conv: &Conv2d, shape: Shape, x: &[f64], parameters: &[f64], n: usize,
 
 #[expect(clippy::too_many_arguments, reason = "a place has four coordinates")]
 fn normal_at(norm: &LayerNorm, shape: Shape, x: &[f64], parameters: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
-    let channels = shape.channels as usize;
+    let channels = shape.features() as usize;
     let at = |channel: usize| place(shape, n, channel, h, w).map_or(0.0, |at| x[at]);
     let mean = (0..channels).map(at).sum::<f64>() / channels as f64;
     let variance = (0..channels).map(|c| (at(c) - mean).powi(2)).sum::<f64>() / channels as f64;
@@ -167,7 +170,7 @@ fn normal_at(norm: &LayerNorm, shape: Shape, x: &[f64], parameters: &[f64], n: u
 
 fn response_at(norm: &LocalResponseNorm, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
     let at = |channel: i64| {
-        let inside = (0..i64::from(shape.channels)).contains(&channel);
+        let inside = (0..i64::from(shape.features())).contains(&channel);
         if inside { place(shape, n, channel as usize, h, w).map_or(0.0, |at| x[at]) } else { 0.0 }
     };
     let half = i64::from(norm.size / 2);
@@ -176,7 +179,8 @@ fn response_at(norm: &LocalResponseNorm, shape: Shape, x: &[f64], n: usize, c: u
 }
 
 fn resampled_at(layer: &Layer, (shape, output): (Shape, Shape), x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
-    let (height, width) = (i64::from(shape.height), i64::from(shape.width));
+    let (height, width) = shape.image().sides();
+    let (height, width) = (i64::from(height), i64::from(width));
     match layer {
         Layer::Border(of) => {
             let (y, z) = (h - i64::from(of.before.0), w - i64::from(of.before.1));
@@ -194,7 +198,8 @@ fn resampled_at(layer: &Layer, (shape, output): (Shape, Shape), x: &[f64], n: us
             place(shape, n, c, y, z).map_or(0.0, |at| x[at])
         }
         Layer::Resize(_) => {
-            let (y, z) = (h * height / i64::from(output.height), w * width / i64::from(output.width));
+            let (rows, columns) = output.image().sides();
+            let (y, z) = (h * height / i64::from(rows), w * width / i64::from(columns));
             place(shape, n, c, y, z).map_or(0.0, |at| x[at])
         }
         Layer::BlurPool(of) => {
@@ -217,13 +222,14 @@ fn resampled_at(layer: &Layer, (shape, output): (Shape, Shape), x: &[f64], n: us
 fn pool_at(pool: &Pool2d, shape: Shape, x: &[f64], n: usize, c: usize, h: i64, w: i64) -> f64 {
     // Places of the padding count as zeros, those beyond it not at all.
     let counts = |at: i64, size: u32, padding: u32| at < i64::from(size) + i64::from(padding);
+    let (rows, columns) = shape.image().sides();
     let (mut values, mut padded) = (Vec::new(), 0);
     for i in 0..i64::from(pool.kernel.0) {
         for j in 0..i64::from(pool.kernel.1) {
             let y = h * i64::from(pool.stride.0) + i - i64::from(pool.padding.0);
             let z = w * i64::from(pool.stride.1) + j - i64::from(pool.padding.1);
             values.extend(place(shape, n, c, y, z).map(|at| x[at]));
-            padded += usize::from(counts(y, shape.height, pool.padding.0) && counts(z, shape.width, pool.padding.1));
+            padded += usize::from(counts(y, rows, pool.padding.0) && counts(z, columns, pool.padding.1));
         }
     }
     match pool.kind {

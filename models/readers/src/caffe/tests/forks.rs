@@ -1,7 +1,7 @@
 //! Tests layers that are several here, samples without data, and fields of forks.
 
 use super::*;
-use lockstep_models::Affine;
+use lockstep_models::{Affine, Dimension};
 
 /// The kinds of its layers.
 fn kinds(text: &str) -> Vec<&'static str> {
@@ -26,7 +26,7 @@ fn factors_of_channels_are_products() {
     assert_eq!(kinds(&of(axpy))[1..4], ["global_pool", "product", "add"]);
     let model = read(&of(axpy));
     let product = model.layers().iter().find(|node| node.layer == Layer::Product).expect("a product");
-    assert_eq!(product.input_shapes.iter().map(|shape| shape.height).collect::<Vec<_>>(), [6, 1]);
+    assert_eq!(product.input_shapes.iter().map(|shape| shape.size(Dimension::Row)).collect::<Vec<_>>(), [6, 1]);
     let scale = "layer { name: \"a\" type: \"Scale\" bottom: \"x\" bottom: \"g\" top: \"a\" scale_param { axis: 0 } }";
     assert_eq!(kinds(&of(scale))[1..3], ["global_pool", "product"]);
     assert!(refused(&of(&scale.replace("axis: 0", "bias_term: true axis: 0"))).contains("without a bias"));
@@ -86,7 +86,7 @@ fn samples_may_come_without_data() {
          layer {{ name: \"l\" top: \"label\" {data} num: 2 channels: 1 height: 1 width: 1 }} }}\n{tail}"
     );
     for text in [one, two] {
-        assert_eq!(read(&text).input(), Shape { channels: 3, height: 8, width: 9 });
+        assert_eq!(read(&text).input(), Shape::of_image(3, 8, 9));
     }
 }
 

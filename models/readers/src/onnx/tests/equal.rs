@@ -4,7 +4,7 @@
 use super::*;
 use crate::onnx::pattern::Pattern;
 use crate::onnx::patterns::{Made, all};
-use lockstep_models::{Affine, Select};
+use lockstep_models::{Affine, Dimension, Select};
 
 /// Writes an expression's nodes, the innermost first, and returns the name of its result.
 fn write(pattern: &Pattern, writer: &mut Writer, count: &mut usize) -> String {
@@ -159,7 +159,7 @@ fn a_product_takes_the_larger_input_first() {
         writer.node("GlobalAveragePool", "", &["m"], &["y"], &[]);
         let model = read(&writer.model("y"));
         let product = model.layers().iter().find(|node| node.layer == Layer::Product).expect("a product");
-        assert_eq!((product.output.height, product.input_shapes[1].height), (6, 1));
+        assert_eq!((product.output.size(Dimension::Row), product.input_shapes[1].size(Dimension::Row)), (6, 1));
     }
 }
 

@@ -84,7 +84,7 @@ fn files_of_the_onnx_package_are_the_zoos_networks() {
     let (file, ours) = (load("inception_v2"), zoo("googlenet-bn"));
     let channels = |kind: &str| {
         let nodes = file.layers().iter().filter(|node| node.layer.kind() == kind);
-        nodes.map(|node| u64::from(node.output.channels)).sum::<u64>()
+        nodes.map(|node| u64::from(node.output.features())).sum::<u64>()
     };
     assert_eq!(channels("scale"), channels("batch_norm"));
     assert_eq!(file.parameter_elements(), ours.parameter_elements() + 2 * channels("scale"));
@@ -93,7 +93,7 @@ fn files_of_the_onnx_package_are_the_zoos_networks() {
     // Huang et al. 2017, table 1 (DenseNet-121 for ImageNet): 7,978,856 with one γ and β a channel; the file has two.
     let dense = load("densenet121");
     let scaled: u64 =
-        dense.layers().iter().filter(|n| n.layer.kind() == "scale").map(|n| u64::from(n.output.channels)).sum();
+        dense.layers().iter().filter(|n| n.layer.kind() == "scale").map(|n| u64::from(n.output.features())).sum();
     assert_eq!(dense.parameter_elements(), 7_978_856 + 2 * scaled);
     // Iandola et al. 2016 (SqueezeNet), table 2 in version 1.1: 1,235,496.
     assert_eq!(load("squeezenet").parameter_elements(), 1_235_496);

@@ -5,7 +5,7 @@ use lockstep_models::{Layer, Shape};
 
 /// The output for one sample.
 pub(super) fn of_sample(layer: &Layer, shape: Shape, x: &[f64], parameters: &[f64]) -> Vec<f64> {
-    let (channels, plane) = (shape.channels as usize, (shape.height * shape.width) as usize);
+    let (channels, plane) = (shape.features() as usize, shape.places() as usize);
     let gamma = |at: usize| parameters[at / plane];
     let beta = |at: usize| parameters[channels + at / plane];
     match layer {
