@@ -166,6 +166,11 @@ impl Layer {
     /// assert_eq!(Layer::GlobalPool.output_shape(&[image]), Ok(Shape::flat(3)));
     /// ```
     pub fn output_shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+        self.signature(inputs).map(|signature| signature.output_shape())
+    }
+
+    /// The indices of its operands for inputs of the shapes `inputs`; errors as of [`Layer::output_shape`].
+    pub fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let count = inputs.len();
         let (fits, wanted) = match self.rule().kind().arity {
             Arity::Nothing => (count == 0, "no input"),
@@ -175,7 +180,9 @@ impl Layer {
         if !fits {
             return Err(format!("has {count} inputs: {} takes {wanted}", self.kind()));
         }
-        self.rule().shape(inputs)?.checked()
+        let signature = self.rule().signature(inputs)?;
+        signature.output_shape().checked()?;
+        Ok(signature)
     }
 }
 

@@ -23,10 +23,10 @@ pub(super) const KIND: LayerKind =
     };
 
 impl LayerRule for Add {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         match inputs.iter().find(|shape| **shape != inputs[0]) {
             Some(other) => Err(format!("adds inputs of shapes {} and {other}: they must be equal", inputs[0])),
-            None => Ok(inputs[0]),
+            None => Ok(Signature::elementwise(inputs, inputs[0])),
         }
     }
 

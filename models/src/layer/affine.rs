@@ -31,11 +31,11 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Affine {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if !(self.factor.is_finite() && self.shift.is_finite()) {
             return Err(format!("factor is {} and shift {}: both must be finite", self.factor, self.shift));
         }
-        Ok(inputs[0])
+        Ok(Signature::elementwise(inputs, inputs[0]))
     }
 
     fn settings(&self) -> String {

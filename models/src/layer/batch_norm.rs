@@ -34,32 +34,23 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for BatchNorm {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    /// Statistics are of the samples that a rank has.
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(format!("epsilon is {}: it must be positive, e.g. 1e-5", self.epsilon));
         }
         if !(0.0..1.0).contains(&self.momentum) {
             return Err(format!("momentum is {}: it must lie in 0 to 1, 1 excluded", self.momentum));
         }
-        Ok(inputs[0])
-    }
-
-    /// Statistics are of the samples that a rank has.
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_each_feature(2)
+        Ok(Signature::elementwise(inputs, inputs[0]).with_each_feature(2))
     }
 
     fn settings(&self) -> String {
         format!(", epsilon = {}, momentum = {}", self.epsilon, self.momentum)
     }
 
-    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned {
-            name,
-            shape: Shape::flat(output.features()),
-            init: Init::Constant(init),
-            decay: false,
-        };
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        let of = |name, init| Learned { name, init: Init::Constant(init), decay: false };
         vec![of("gamma", inits.gamma), of("beta", 0.0)]
     }
 

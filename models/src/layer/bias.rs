@@ -12,18 +12,13 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Bias {
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_each_feature(1)
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        Ok(Signature::elementwise(inputs, inputs[0]).with_each_feature(1))
     }
 
     /// A bias of a dense layer or a convolution, and decays as theirs do.
-    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        vec![Learned {
-            name: "bias",
-            shape: Shape::new(&[(Dimension::Output, output.features())]),
-            init: Init::Constant(inits.bias),
-            decay: true,
-        }]
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        vec![Learned { name: "bias", init: Init::Constant(inits.bias), decay: true }]
     }
 
     /// One FLOP an element; the gradient of the input is that of the output.

@@ -44,7 +44,7 @@ impl BlurPool {
 }
 
 impl LayerRule for BlurPool {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let input = image_of(inputs[0])?;
         if !(1..=MOST).contains(&self.kernel) {
             return Err(format!("kernel is {}: it must be between 1 and {MOST}", self.kernel));
@@ -58,15 +58,15 @@ impl LayerRule for BlurPool {
             places(size, u64::from(self.kernel), stride, padding, false)
                 .map_err(|padded| too_large(name, self.kernel, u64::from(self.kernel), padded, inputs[0]))
         };
-        Ok(Shape::of_image(
-            input.channels,
-            side("height", input.height, self.stride.0, self.padding.0)?,
-            side("width", input.width, self.stride.1, self.padding.1)?,
-        ))
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
+        Ok(Signature::elementwise(
+            inputs,
+            Shape::of_image(
+                input.channels,
+                side("height", input.height, self.stride.0, self.padding.0)?,
+                side("width", input.width, self.stride.1, self.padding.1)?,
+            ),
+        )
+        .with_whole(&[Dimension::Row, Dimension::Column]))
     }
 
     fn settings(&self) -> String {

@@ -37,7 +37,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Border {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         check_window("before", self.before, 0)?;
         check_window("after", self.after, 0)?;
         let side = |size: u32, before: u32, after: u32| {
@@ -53,11 +53,8 @@ impl LayerRule for Border {
         let (before, after) = (self.before, self.after);
         let input = image_of(inputs[0])?;
         let (height, width) = (side(input.height, before.0, after.0)?, side(input.width, before.1, after.1)?);
-        Ok(Shape::of_image(input.channels, height, width))
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
+        Ok(Signature::elementwise(inputs, Shape::of_image(input.channels, height, width))
+            .with_whole(&[Dimension::Row, Dimension::Column]))
     }
 
     fn settings(&self) -> String {

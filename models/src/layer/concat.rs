@@ -25,14 +25,14 @@ fn along_channels(of: &dyn Attributes, key: &str) -> Result<Layer, InputError> {
 
 impl LayerRule for Concat {
     /// The sum of the channels; heights and widths must agree.
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let first = inputs[0];
         if let Some(other) = inputs.iter().find(|shape| shape.with_features(1) != first.with_features(1)) {
             return Err(format!("joins inputs of shapes {first} and {other}: heights and widths must be equal"));
         }
         let channels: u64 = inputs.iter().map(|shape| u64::from(shape.features())).sum();
         let channels = u32::try_from(channels).map_err(|_| format!("{channels} channels are too many"))?;
-        Ok(first.with_features(channels))
+        Ok(Signature::elementwise(inputs, first.with_features(channels)))
     }
 
     /// Copies.

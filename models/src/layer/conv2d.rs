@@ -62,9 +62,41 @@ pub(super) const KIND: LayerKind = LayerKind {
     })
 };
 
+impl Conv2d {
+    /// y[sample, g·o, row, column] = Σ x[sample, g·i, row', column'] · w[g·o, i, kernel row, kernel column] + b[g·o], row' and
+    /// column' being places of the window; without groups there is no g. `sides`: dimension, the input's size, the output's,
+    /// the filter's.
+    fn products(&self, channels: u32, sides: [(Dimension, u32, u32, u32); 2]) -> Signature {
+        let groups = self.groups;
+        let mut of = Signature::of_samples(1);
+        let (mut weight, mut bias) = (Vec::new(), Vec::new());
+        if groups > 1 {
+            let g = of.index(groups.into(), IndexUse::Free);
+            of.inputs[0].push((g, Dimension::Feature));
+            of.output.push((g, Dimension::Feature));
+            weight.push((g, Dimension::Output));
+            bias.push((g, Dimension::Output));
+        }
+        let o = of.index((self.out_channels / groups).into(), IndexUse::Free);
+        let i = of.index((channels / groups).into(), IndexUse::Contracted);
+        of.inputs[0].push((i, Dimension::Feature));
+        of.output.push((o, Dimension::Feature));
+        weight.extend([(o, Dimension::Output), (i, Dimension::Input)]);
+        bias.push((o, Dimension::Output));
+        for (dimension, from, to, kernel) in sides {
+            let [from, to, kernel] = [from, to, kernel].map(|size| of.index(size.into(), IndexUse::Whole));
+            of.inputs[0].push((from, dimension));
+            of.output.push((to, dimension));
+            weight.push((kernel, dimension));
+        }
+        of.parameters = if self.bias { vec![weight, bias] } else { vec![weight] };
+        of
+    }
+}
+
 impl LayerRule for Conv2d {
     /// ⌊(size + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1 on each side.
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let input = image_of(inputs[0])?;
         check_window("kernel", self.kernel, 1)?;
         check_window("stride", self.stride, 1)?;
@@ -83,44 +115,11 @@ impl LayerRule for Conv2d {
                 .map_err(|padded| too_large(name, kernel, extent, padded, inputs[0]))
         };
         let Conv2d { kernel, stride, padding, dilation, .. } = *self;
-        Ok(Shape::of_image(
-            self.out_channels,
-            side("height", input.height, kernel.0, stride.0, padding.0, dilation.0)?,
-            side("width", input.width, kernel.1, stride.1, padding.1, dilation.1)?,
-        ))
-    }
-
-    /// y[sample, g·o, row, column] = Σ x[sample, g·i, row', column'] · w[g·o, i, kernel row, kernel column] + b[g·o], row' and
-    /// column' being places of the window; without groups there is no g.
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        let (input, output, groups) = (inputs[0].image(), output.image(), self.groups);
-        let mut of = Signature::of_samples(1);
-        let (mut weight, mut bias) = (Vec::new(), Vec::new());
-        if groups > 1 {
-            let g = of.index(groups.into(), IndexUse::Free);
-            of.inputs[0].push((g, Dimension::Feature));
-            of.output.push((g, Dimension::Feature));
-            weight.push((g, Dimension::Output));
-            bias.push((g, Dimension::Output));
-        }
-        let o = of.index((output.channels / groups).into(), IndexUse::Free);
-        let i = of.index((input.channels / groups).into(), IndexUse::Contracted);
-        of.inputs[0].push((i, Dimension::Feature));
-        of.output.push((o, Dimension::Feature));
-        weight.extend([(o, Dimension::Output), (i, Dimension::Input)]);
-        bias.push((o, Dimension::Output));
-        let sides = [
-            (Dimension::Row, input.height, output.height, self.kernel.0),
-            (Dimension::Column, input.width, output.width, self.kernel.1),
-        ];
-        for (dimension, from, to, kernel) in sides {
-            let [from, to, kernel] = [from, to, kernel].map(|size| of.index(size.into(), IndexUse::Whole));
-            of.inputs[0].push((from, dimension));
-            of.output.push((to, dimension));
-            weight.push((kernel, dimension));
-        }
-        of.parameters = if self.bias { vec![weight, bias] } else { vec![weight] };
-        of
+        let height = side("height", input.height, kernel.0, stride.0, padding.0, dilation.0)?;
+        let width = side("width", input.width, kernel.1, stride.1, padding.1, dilation.1)?;
+        let sides =
+            [(Dimension::Row, input.height, height, kernel.0), (Dimension::Column, input.width, width, kernel.1)];
+        Ok(self.products(input.channels, sides))
     }
 
     fn settings(&self) -> String {
@@ -150,14 +149,8 @@ impl LayerRule for Conv2d {
         )
     }
 
-    fn parameters(&self, input: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let weight = Shape::new(&[
-            (Dimension::Output, output.features()),
-            (Dimension::Input, input.features() / self.groups),
-            (Dimension::Row, self.kernel.0),
-            (Dimension::Column, self.kernel.1),
-        ]);
-        weight_and_bias(weight, self.bias, inits)
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        weight_and_bias(self.bias, inits)
     }
 
     fn weight_rule(&self, rules: &InitRules, _: bool, _: bool) -> Option<Init> {
@@ -178,10 +171,9 @@ impl LayerRule for Conv2d {
     }
 }
 
-/// A weight of this shape and perhaps a bias for each of its outputs.
-pub(super) fn weight_and_bias(shape: Shape, bias: bool, inits: &Inits) -> Vec<Learned> {
-    let outputs = Shape::new(&[(Dimension::Output, shape.size(Dimension::Output))]);
-    let of_bias = Learned { name: "bias", shape: outputs, init: Init::Constant(inits.bias), decay: true };
-    let weight = Learned { name: "weight", shape, init: inits.weight, decay: true };
+/// A weight and perhaps a bias for each of its outputs.
+pub(super) fn weight_and_bias(bias: bool, inits: &Inits) -> Vec<Learned> {
+    let of_bias = Learned { name: "bias", init: Init::Constant(inits.bias), decay: true };
+    let weight = Learned { name: "weight", init: inits.weight, decay: true };
     if bias { vec![weight, of_bias] } else { vec![weight] }
 }

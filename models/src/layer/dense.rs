@@ -34,14 +34,10 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Dense {
-    fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
-        Ok(Shape::flat(self.out_features))
-    }
-
     /// y[sample, o] = Σ x[sample, i] · w[o, i] + b[o], i being all elements of the input.
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let mut of = Signature::of_samples(1);
-        let o = of.index(output.elements(), IndexUse::Free);
+        let o = of.index(self.out_features.into(), IndexUse::Free);
         let i = of.index(inputs[0].elements(), IndexUse::Contracted);
         of.inputs[0].push((i, Dimension::Feature));
         of.output.push((o, Dimension::Feature));
@@ -49,7 +45,7 @@ impl LayerRule for Dense {
         if self.bias {
             of.parameters.push(vec![(o, Dimension::Output)]);
         }
-        of
+        Ok(of)
     }
 
     fn settings(&self) -> String {
@@ -60,10 +56,8 @@ impl LayerRule for Dense {
         if self.bias { " bias".to_owned() } else { String::new() }
     }
 
-    fn parameters(&self, input: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        // A shape that was accepted has fewer than 2³¹ elements.
-        let sizes = [(Dimension::Output, output.features()), (Dimension::Input, input.elements() as u32)];
-        weight_and_bias(Shape::new(&sizes), self.bias, inits)
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        weight_and_bias(self.bias, inits)
     }
 
     fn weight_rule(&self, rules: &InitRules, last: bool, _: bool) -> Option<Init> {

@@ -26,11 +26,11 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Dropout {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if !(0.0..1.0).contains(&self.rate) {
             return Err(format!("rate is {}: it must lie in 0 to 1, 1 excluded, e.g. 0.5", self.rate));
         }
-        Ok(inputs[0])
+        Ok(Signature::elementwise(inputs, inputs[0]))
     }
 
     fn settings(&self) -> String {

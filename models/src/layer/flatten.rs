@@ -15,16 +15,13 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Flatten {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        let elements = inputs[0].elements();
-        Ok(Shape::flat(u32::try_from(elements).map_err(|_| format!("{elements} features are too many"))?))
-    }
-
     /// Features of the output are those of the input, each with all places.
-    fn signature(&self, inputs: &[Shape], _: Shape) -> Signature {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        let elements = inputs[0].elements();
+        u32::try_from(elements).map_err(|_| format!("{elements} features are too many"))?;
         let mut signature = Signature::elementwise(inputs, inputs[0]);
         signature.output[1..].iter_mut().for_each(|(_, dimension)| *dimension = Dimension::Feature);
-        signature
+        Ok(signature)
     }
 
     fn work(&self, _: &Sizes) -> [Work; 3] {

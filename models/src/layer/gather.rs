@@ -16,12 +16,8 @@ impl OfKind for Gathered {
 }
 
 impl LayerRule for Gathered {
-    fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
-        Ok(self.0)
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        Ok(Signature::elementwise(inputs, self.0).with_whole(&[Dimension::Feature]))
     }
 
     fn settings(&self) -> String {

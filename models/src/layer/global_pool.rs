@@ -12,8 +12,8 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for GlobalPool {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        Ok(Shape::flat(inputs[0].features()))
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        Ok(Signature::elementwise(inputs, Shape::flat(inputs[0].features())))
     }
 
     /// One FLOP an element of the input forward, of the output backward.

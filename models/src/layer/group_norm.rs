@@ -25,20 +25,16 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for GroupNorm {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(format!("epsilon is {}: it must be positive, e.g. 1e-5", self.epsilon));
         }
         if self.groups == 0 || !inputs[0].features().is_multiple_of(self.groups) {
             return Err(format!("groups is {}: it must divide the {} channels", self.groups, inputs[0].features()));
         }
-        Ok(inputs[0])
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output)
+        Ok(Signature::elementwise(inputs, inputs[0])
             .with_whole(&[Dimension::Feature, Dimension::Row, Dimension::Column])
-            .with_each_feature(2)
+            .with_each_feature(2))
     }
 
     fn settings(&self) -> String {
@@ -49,13 +45,8 @@ impl LayerRule for GroupNorm {
         format!(" g{}", self.groups)
     }
 
-    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned {
-            name,
-            shape: Shape::flat(output.features()),
-            init: Init::Constant(init),
-            decay: false,
-        };
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        let of = |name, init| Learned { name, init: Init::Constant(init), decay: false };
         vec![of("gamma", inits.gamma), of("beta", 0.0)]
     }
 

@@ -16,8 +16,8 @@ impl OfKind for Samples {
 }
 
 impl LayerRule for Samples {
-    fn shape(&self, _: &[Shape]) -> Result<Shape, String> {
-        Ok(self.0)
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        Ok(Signature::elementwise(inputs, self.0))
     }
 
     fn settings(&self) -> String {

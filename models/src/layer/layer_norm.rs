@@ -21,28 +21,19 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for LayerNorm {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(format!("epsilon is {}: it must be positive, e.g. 1e-5", self.epsilon));
         }
-        Ok(inputs[0])
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature]).with_each_feature(2)
+        Ok(Signature::elementwise(inputs, inputs[0]).with_whole(&[Dimension::Feature]).with_each_feature(2))
     }
 
     fn settings(&self) -> String {
         format!(", epsilon = {}", self.epsilon)
     }
 
-    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned {
-            name,
-            shape: Shape::flat(output.features()),
-            init: Init::Constant(init),
-            decay: false,
-        };
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        let of = |name, init| Learned { name, init: Init::Constant(init), decay: false };
         vec![of("gamma", inits.gamma), of("beta", 0.0)]
     }
 

@@ -20,11 +20,11 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for LeakyRelu {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if !(0.0..=1.0).contains(&self.slope) {
             return Err(format!("slope is {}: it must lie in 0 to 1, e.g. 0.01", self.slope));
         }
-        Ok(inputs[0])
+        Ok(Signature::elementwise(inputs, inputs[0]))
     }
 
     fn settings(&self) -> String {

@@ -51,7 +51,7 @@ fn divided(alpha: f32, size: u32) -> f32 {
 
 impl LayerRule for LocalResponseNorm {
     /// As the input's; the denominator must be positive whatever enters.
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let (size, alpha, beta, k) = (self.size, self.alpha, self.beta, self.k);
         if size % 2 == 0 || size > MAX_WINDOW {
             return Err(format!("size is {size}: it must be odd and at most {MAX_WINDOW}, e.g. 5"));
@@ -65,11 +65,7 @@ impl LayerRule for LocalResponseNorm {
                 return Err(format!("{name} is {value}: it must be {wanted}"));
             }
         }
-        Ok(inputs[0])
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
+        Ok(Signature::elementwise(inputs, inputs[0]).with_whole(&[Dimension::Feature]))
     }
 
     fn settings(&self) -> String {

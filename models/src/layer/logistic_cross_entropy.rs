@@ -21,12 +21,8 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for LogisticCrossEntropy {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        SoftmaxCrossEntropy.shape(inputs)
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        SoftmaxCrossEntropy.signature(inputs)
     }
 
     fn work(&self, of: &Sizes) -> [Work; 3] {

@@ -106,7 +106,7 @@ impl OfKind for Pool2d {
 
 impl LayerRule for Pool2d {
     /// ⌊ or ⌈(size + 2·padding − kernel) / stride⌉ + 1 on each side.
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let input = image_of(inputs[0])?;
         check_window("kernel", self.kernel, 1)?;
         check_window("stride", self.stride, 1)?;
@@ -118,15 +118,15 @@ impl LayerRule for Pool2d {
             places(size, u64::from(kernel), stride, padding, self.ceil)
                 .map_err(|padded| too_large(name, kernel, u64::from(kernel), padded, inputs[0]))
         };
-        Ok(Shape::of_image(
-            input.channels,
-            side("height", input.height, self.kernel.0, self.stride.0, self.padding.0)?,
-            side("width", input.width, self.kernel.1, self.stride.1, self.padding.1)?,
-        ))
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
+        Ok(Signature::elementwise(
+            inputs,
+            Shape::of_image(
+                input.channels,
+                side("height", input.height, self.kernel.0, self.stride.0, self.padding.0)?,
+                side("width", input.width, self.kernel.1, self.stride.1, self.padding.1)?,
+            ),
+        )
+        .with_whole(&[Dimension::Row, Dimension::Column]))
     }
 
     fn settings(&self) -> String {

@@ -12,18 +12,14 @@ pub(super) const KIND: LayerKind = LayerKind {
 
 impl LayerRule for Product {
     /// The first input's: each side of the second is as long, or 1 (squeeze and excitation: c × h × w times c × 1 × 1).
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let [first, second] = inputs else {
             return Err(format!("has {} inputs: product takes two, multiply one after the other", inputs.len()));
         };
         match second.dimensions().iter().all(|(dimension, size)| *size == 1 || *size == first.size(*dimension)) {
-            true => Ok(*first),
+            true => Ok(Signature::elementwise(inputs, *first).with_whole(&[Dimension::Feature])),
             false => Err(format!("multiplies {first} by {second}: each side of the second must be as long, or 1")),
         }
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
     }
 
     /// One FLOP an output; backward two for each, and reads both inputs again.

@@ -20,7 +20,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Reshape {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let is_vector = |shape: Shape| shape.dimensions().iter().filter(|(_, size)| *size != 1).count() <= 1;
         let (from, to) = (inputs[0], self.shape);
         if !is_vector(from) || !is_vector(to) || from.elements() != to.elements() {
@@ -28,11 +28,7 @@ impl LayerRule for Reshape {
                 "makes {to} of {from}: both must be vectors, with one side longer than 1, of as many elements"
             ));
         }
-        Ok(to)
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature, Dimension::Row, Dimension::Column])
+        Ok(Signature::elementwise(inputs, to).with_whole(&[Dimension::Feature, Dimension::Row, Dimension::Column]))
     }
 
     fn settings(&self) -> String {

@@ -35,12 +35,9 @@ impl Resize {
 }
 
 impl LayerRule for Resize {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        Ok(Shape::of_image(image_of(inputs[0])?.channels, self.height, self.width))
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Row, Dimension::Column])
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        Ok(Signature::elementwise(inputs, Shape::of_image(image_of(inputs[0])?.channels, self.height, self.width))
+            .with_whole(&[Dimension::Row, Dimension::Column]))
     }
 
     fn settings(&self) -> String {

@@ -21,26 +21,21 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for ResponseNorm {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(format!("epsilon is {}: it must be positive, e.g. 1e-6", self.epsilon));
         }
-        Ok(inputs[0])
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output)
+        Ok(Signature::elementwise(inputs, inputs[0])
             .with_whole(&[Dimension::Feature, Dimension::Row, Dimension::Column])
-            .with_each_feature(2)
+            .with_each_feature(2))
     }
 
     fn settings(&self) -> String {
         format!(", epsilon = {}", self.epsilon)
     }
 
-    fn parameters(&self, _: Shape, output: Shape, _: &Inits) -> Vec<Learned> {
-        let of =
-            |name| Learned { name, shape: Shape::flat(output.features()), init: Init::Constant(0.0), decay: false };
+    fn parameters(&self, _: &Inits) -> Vec<Learned> {
+        let of = |name| Learned { name, init: Init::Constant(0.0), decay: false };
         vec![of("gamma"), of("beta")]
     }
 

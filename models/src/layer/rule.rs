@@ -28,8 +28,6 @@ impl KeptTensor {
 pub struct Learned {
     /// `weight`, `bias`, `gamma`, …
     pub name: &'static str,
-    /// Its dimensions, outermost first.
-    pub shape: Shape,
     /// How it starts.
     pub init: Init,
     /// Whether weight decay applies.
@@ -57,12 +55,6 @@ pub trait LayerRule: OfKind {
         ]
     }
 
-    /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit
-    /// and the cure.
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
-        Ok(inputs[0])
-    }
-
     /// Its entries in a model file after the kind, e.g. `, rate = 0.5`.
     fn settings(&self) -> String {
         String::new()
@@ -73,8 +65,8 @@ pub trait LayerRule: OfKind {
         String::new()
     }
 
-    /// Its learnable tensors: weight before bias, γ before β.
-    fn parameters(&self, _input: Shape, _output: Shape, _inits: &Inits) -> Vec<Learned> {
+    /// Its learnable tensors, in the order of its signature: weight before bias, γ before β.
+    fn parameters(&self, _inits: &Inits) -> Vec<Learned> {
         Vec::new()
     }
 
@@ -104,10 +96,11 @@ pub trait LayerRule: OfKind {
         false
     }
 
-    /// The indices of its operands, for inputs and an output of these shapes. By default each element of the output is made
-    /// from the same element of each input.
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output)
+    /// The indices of its operands for inputs of these shapes, as many as it takes, from which the shapes of its output and its
+    /// parameters follow; the error says what does not fit and the cure. By default each element of the output is made from
+    /// the same element of each input.
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        Ok(Signature::elementwise(inputs, inputs[0]))
     }
 
     /// The layer with its share of the rows among `ranks`, the last ones padded; `None` where it has no rows.

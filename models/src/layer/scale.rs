@@ -19,8 +19,8 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Scale {
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_each_feature(if self.bias { 2 } else { 1 })
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        Ok(Signature::elementwise(inputs, inputs[0]).with_each_feature(if self.bias { 2 } else { 1 }))
     }
 
     fn settings(&self) -> String {
@@ -32,13 +32,8 @@ impl LayerRule for Scale {
     }
 
     /// It takes over γ and β of a batch norm without them, so it does not decay either.
-    fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
-        let of = |name, init| Learned {
-            name,
-            shape: Shape::flat(output.features()),
-            init: Init::Constant(init),
-            decay: false,
-        };
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        let of = |name, init| Learned { name, init: Init::Constant(init), decay: false };
         let factor = of("scale", inits.gamma);
         if self.bias { vec![factor, of("bias", inits.bias)] } else { vec![factor] }
     }

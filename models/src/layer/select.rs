@@ -33,7 +33,7 @@ impl Select {
 }
 
 impl LayerRule for Select {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let end = u64::from(self.first) + u64::from(self.channels);
         if self.channels == 0 || end > u64::from(inputs[0].features()) {
             return Err(format!(
@@ -44,11 +44,7 @@ impl LayerRule for Select {
         if self.groups == 0 || !self.channels.is_multiple_of(self.groups) {
             return Err(format!("groups is {}: it must divide the {} channels", self.groups, self.channels));
         }
-        Ok(inputs[0].with_features(self.channels))
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
+        Ok(Signature::elementwise(inputs, inputs[0].with_features(self.channels)).with_whole(&[Dimension::Feature]))
     }
 
     fn settings(&self) -> String {

@@ -4,7 +4,7 @@
 //! Layers that are sums of products or work element by element are fully described; of the others it says which indices are
 //! whole, and their files keep what the indices cannot say: work, and what is kept for the backward passes.
 
-use super::{Pass, Shape};
+use super::{ImageShape, Pass, Shape};
 use crate::{AxisLayout, Dimension};
 
 /// How a layer uses an index.
@@ -80,8 +80,8 @@ pub struct MatrixProduct {
 /// # use lockstep_models::layer::{Features, Pass, Signature};
 /// # use lockstep_models::{AxisLayout, Dense, Dimension, Layer, Shape};
 /// let dense = Layer::Dense(Dense { out_features: 10, bias: false });
-/// let signature = dense.rule().signature(&[Shape::flat(4)], Shape::flat(10));
-/// assert_eq!(signature.features(), Features::Rows);
+/// let signature = dense.signature(&[Shape::flat(4)]).unwrap();
+/// assert_eq!((signature.output_shape(), signature.features()), (Shape::flat(10), Features::Rows));
 /// // Split columns of the weight and their features of the input give one summand of the output each.
 /// let input = signature.inputs[0][1].0;
 /// let layouts = signature.layouts(Pass::Forward, input).unwrap();
@@ -152,6 +152,31 @@ impl Signature {
             self.indices[*index].usage = IndexUse::Whole;
         }
         self
+    }
+
+    /// Shape of one sample of the output.
+    pub fn output_shape(&self) -> Shape {
+        let shape = self.shape_of(&self.output[1..]);
+        // An image of a single row and column is the vector of its channels.
+        shape.as_image().map_or(shape, ImageShape::shape)
+    }
+
+    /// Shapes of the parameters.
+    pub fn parameter_shapes(&self) -> impl Iterator<Item = Shape> {
+        self.parameters.iter().map(|parameter| self.shape_of(parameter))
+    }
+
+    /// The dimensions of an operand, of which some have several indices.
+    fn shape_of(&self, operand: &[(IndexId, Dimension)]) -> Shape {
+        let mut dimensions: Vec<(Dimension, u32)> = Vec::with_capacity(operand.len());
+        for (index, dimension) in operand {
+            let size = u32::try_from(self.indices[*index].size).unwrap_or(u32::MAX);
+            match dimensions.last_mut() {
+                Some((last, all)) if last == dimension => *all = all.saturating_mul(size),
+                _ => dimensions.push((*dimension, size)),
+            }
+        }
+        Shape::new(&dimensions)
     }
 
     /// Where the features of the output come from.

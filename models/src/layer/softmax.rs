@@ -23,15 +23,11 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Softmax {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         if self.parts == 0 || !inputs[0].features().is_multiple_of(self.parts) {
             return Err(format!("parts is {}: it must divide the {} channels", self.parts, inputs[0].features()));
         }
-        Ok(inputs[0])
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
+        Ok(Signature::elementwise(inputs, inputs[0]).with_whole(&[Dimension::Feature]))
     }
 
     fn settings(&self) -> String {

@@ -19,7 +19,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for SoftmaxCrossEntropy {
-    fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let input = inputs[0];
         if input.places() != 1 || input.features() < 2 {
             return Err(format!(
@@ -27,11 +27,7 @@ impl LayerRule for SoftmaxCrossEntropy {
                  before it"
             ));
         }
-        Ok(Shape::flat(1))
-    }
-
-    fn signature(&self, inputs: &[Shape], output: Shape) -> Signature {
-        Signature::elementwise(inputs, output).with_whole(&[Dimension::Feature])
+        Ok(Signature::elementwise(inputs, Shape::flat(1)).with_whole(&[Dimension::Feature]))
     }
 
     /// Forward 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.

@@ -7,7 +7,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::order::order;
 use super::{LayerId, Model, Multipliers, Node, Parameter};
-use crate::layer::{Inits, Learned};
+use crate::layer::{Inits, Learned, Signature};
 use crate::{Layer, Shape};
 
 /// Most learnable numbers in a model: 4 TiB of fp32.
@@ -70,14 +70,14 @@ impl Model {
             let draft = &drafts[*index];
             let inputs: Vec<LayerId> = draft.inputs.iter().map(|input| LayerId(position[*input])).collect();
             let input_shapes: Vec<Shape> = inputs.iter().map(|id| nodes[id.index()].output).collect();
-            let output = draft.layer.output_shape(&input_shapes).map_err(|message| draft.error(message))?;
-            let parameters = arenas.parameters(draft, &input_shapes, output)?;
+            let signature = draft.layer.signature(&input_shapes).map_err(|message| draft.error(message))?;
+            let output = signature.output_shape();
+            let parameters = arenas.parameters(draft, &signature)?;
             let statistics = draft.layer.rule().kind().statistics.then(|| {
                 let start = arenas.statistics;
                 arenas.statistics += 2 * u64::from(output.features());
                 start..arenas.statistics
             });
-            let signature = draft.layer.rule().signature(&input_shapes, output);
             nodes.push(Node {
                 name: draft.name.clone(),
                 layer: draft.layer.clone(),
@@ -109,12 +109,12 @@ impl Node {
     /// # Ok::<(), String>(())
     /// ```
     pub fn alone(layer: Layer, input_shapes: Vec<Shape>) -> Result<Node, String> {
-        let output = layer.output_shape(&input_shapes)?;
+        let signature = layer.signature(&input_shapes)?;
+        let output = signature.output_shape();
         let (inits, place) = (Inits::default(), ErrorPlace::None);
         let (name, inputs, multipliers) = Default::default();
         let draft = Draft { name, layer, inputs, inits, multipliers, loss_weight: 1.0, place };
-        let parameters = Arenas::default().parameters(&draft, &input_shapes, output).map_err(|error| error.message)?;
-        let signature = draft.layer.rule().signature(&input_shapes, output);
+        let parameters = Arenas::default().parameters(&draft, &signature).map_err(|error| error.message)?;
         let Draft { name, layer, loss_weight, .. } = draft;
         let (inputs, statistics) = (Vec::new(), None);
         Ok(Node { name, layer, inputs, input_shapes, output, signature, parameters, statistics, loss_weight })
@@ -215,11 +215,12 @@ struct Arenas {
 
 impl Arenas {
     /// The parameters of a layer.
-    fn parameters(&mut self, draft: &Draft, inputs: &[Shape], output: Shape) -> Result<Vec<Parameter>, InputError> {
-        let input = inputs.first().copied().unwrap_or(output);
-        let tensors = draft.layer.rule().parameters(input, output, &draft.inits);
+    fn parameters(&mut self, draft: &Draft, signature: &Signature) -> Result<Vec<Parameter>, InputError> {
+        let tensors = draft.layer.rule().parameters(&draft.inits);
         let mut parameters = Vec::with_capacity(tensors.len());
-        for (index, Learned { name, shape, init, decay }) in tensors.into_iter().enumerate() {
+        for (index, (Learned { name, init, decay }, shape)) in
+            tensors.into_iter().zip(signature.parameter_shapes()).enumerate()
+        {
             let elements = shape.elements();
             let end = self.parameters.saturating_add(elements);
             if end > MAX_PARAMETERS {

@@ -3,7 +3,7 @@
 use super::{COLUMNS, FEATURES, LAYOUTS};
 use crate::graph::rules::{Rule, TensorLayout};
 use crate::graph::{NodeWork, Tensor};
-use crate::layer::{Features, InputUse, PassLayouts, Signature};
+use crate::layer::{Features, IndexUse, InputUse, PassLayouts, Signature};
 use crate::{Axis, AxisLayout, Dimension, LayerId, Node, Pass, random_model};
 
 const THIS: LayerId = LayerId(1);
@@ -140,4 +140,37 @@ fn rules_of_products_allow_nothing_else() {
         products += 1;
     }
     assert!(products > 100, "{products}");
+}
+
+/// Shapes, products, layouts and what ranks may split follow from the signature alone.
+#[test]
+fn what_follows_changes_with_the_signature() {
+    for node in nodes() {
+        let of = &node.signature;
+        for index in 0..of.indices.len() {
+            let has = |operand: &[(usize, Dimension)]| operand.iter().any(|(own, _)| *own == index);
+            let times = |operand: &[(usize, Dimension)]| if has(operand) { 2 } else { 1 };
+            let mut twice = of.clone();
+            twice.indices[index].size *= 2;
+            assert_eq!(twice.output_shape().elements(), node.output.elements() * times(&of.output[1..]));
+            for ((shape, before), operand) in twice.parameter_shapes().zip(&node.parameters).zip(&of.parameters) {
+                assert_eq!(shape.elements(), before.elements() * times(operand), "{} {index}", node.layer);
+            }
+            let multiplied = |signature: &Signature| {
+                signature.product().map(|product| product.outputs * product.inputs * product.kernel * product.groups)
+            };
+            let wanted = multiplied(of).map(|before| before * times(&of.parameters[0]) as f64);
+            assert_eq!(multiplied(&twice), wanted, "{} {index}", node.layer);
+
+            let mut whole = of.clone();
+            whole.indices[index].usage = IndexUse::Whole;
+            assert!(PASSES.into_iter().all(|pass| whole.layouts(pass, index).is_none()));
+            if of.output.get(1).is_some_and(|(first, _)| *first == index) {
+                assert_eq!(whole.features(), Features::Whole, "{} {index}", node.layer);
+            }
+            if of.indices[index].usage == IndexUse::Contracted {
+                assert_eq!(whole.product(), None, "{} {index}", node.layer);
+            }
+        }
+    }
 }

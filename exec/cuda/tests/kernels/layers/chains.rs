@@ -144,8 +144,9 @@ pub(crate) fn others() -> impl Strategy<Value = Chain> {
             20 => {
                 let (before, after) = ((more % 3, 1), (0, more % 2));
                 // A reflection is narrower than the image.
-                let reflect = relu && shape.size(Dimension::Row) > 2 && shape.size(Dimension::Column) > 1;
-                (Layer::Border(Border { before, after, reflect }), vec![shape])
+                let ImageShape { channels, height, width } = shape.image();
+                let wide = Shape::of_image(channels, height.max(3), width.max(2));
+                (Layer::Border(Border { before, after, reflect: relu }), vec![if relu { wide } else { shape }])
             }
             27 => (Layer::Square, vec![shape]),
             21 => (Layer::Resize(Resize { height: more + 1, width: shape.size(Dimension::Column) * 2 }), vec![shape]),
