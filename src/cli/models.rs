@@ -163,8 +163,8 @@ fn layer_row(model: &Model, node: &Node) -> LayerRow {
         forward_flops: work(Pass::Forward).flops,
         backward_data_flops: work(Pass::BackwardData).flops,
         backward_weight_flops: work(Pass::BackwardWeight).flops,
-        forward_bytes: work(Pass::Forward).bytes(),
-        backward_data_bytes: work(Pass::BackwardData).bytes(),
-        backward_weight_bytes: work(Pass::BackwardWeight).bytes(),
+        forward_bytes: work(Pass::Forward).bytes(Dtype::F32),
+        backward_data_bytes: work(Pass::BackwardData).bytes(Dtype::F32),
+        backward_weight_bytes: work(Pass::BackwardWeight).bytes(Dtype::F32),
     }
 }

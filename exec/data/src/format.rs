@@ -1,7 +1,7 @@
 //! Encodes and decodes the packed file format: a header page, the samples one after the other, then an entry for each;
 //! all numbers little-endian.
 
-use lockstep_models::{ImageShape, Shape};
+use lockstep_models::Shape;
 
 use crate::normalisation::Normalisation;
 
@@ -124,7 +124,7 @@ impl Header {
         };
         bytes.extend([VERSION, kind].iter().flat_map(|n: &u32| n.to_le_bytes()));
         bytes.extend(self.samples.to_le_bytes());
-        let ImageShape { channels, height, width } = shape.image();
+        let [channels, height, width] = shape.image().sizes();
         let numbers = [self.classes, channels, height, width, short_side, quality];
         bytes.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
         bytes.extend(self.index.to_le_bytes());

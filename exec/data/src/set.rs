@@ -226,8 +226,7 @@ impl Dataset {
 
     /// Whether images are at least as large as `input`, with as many channels.
     fn has_patches(&self, input: Shape) -> bool {
-        let (own, input) = (self.shape.image(), input.image());
-        own.channels == input.channels && own.height >= input.height && own.width >= input.width
+        self.shape.image().has_patches(input.image())
     }
 
     /// The same images, of which patches of shape `input` are used.

@@ -11,6 +11,7 @@ mod zoo;
 use super::*;
 use crate::zoo::ZOO;
 use lockstep_models::{Init, InitRules, Layer, LayerId, Node, Pass, random_model};
+use lockstep_topology::Dtype;
 
 /// The model of a valid text.
 fn parsed(text: &str) -> Model {

@@ -22,7 +22,7 @@ impl LayerRule for Samples {
 
     fn settings(&self) -> String {
         match self.0.as_image() {
-            Some(image) => format!(", shape = [{}, {}, {}]", image.channels, image.height, image.width),
+            Some(image) => format!(", shape = {:?}", image.sizes()),
             None => format!(", shape = \"{}\"", self.0),
         }
     }

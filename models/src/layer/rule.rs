@@ -43,7 +43,7 @@ pub trait OfKind {
 /// The rules of a layer. The defaults are those of a layer that changes each element by itself; a kind overrides
 /// what differs.
 pub trait LayerRule: OfKind {
-    /// The cost of each [`Pass`](super::Pass) in fp32, in their order, a multiply-add being two FLOPs; zero for a pass
+    /// The cost of each [`Pass`](super::Pass), in their order, a multiply-add being two FLOPs; zero for a pass
     /// that does not exist. By default each element costs the kind's FLOPs, and backward reads the gradient with the
     /// input or the output. Matrix products, whose signature says it, are not asked.
     fn work(&self, of: &Sizes) -> [Work; 3] {

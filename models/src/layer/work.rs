@@ -1,8 +1,8 @@
-//! Counts the cost of a layer's passes: floating-point operations and bytes, from shapes alone.
+//! Counts the cost of a layer's passes: floating-point operations and elements moved, from shapes alone.
 //!
 //! A multiply-add is 2 FLOPs (Iandola et al. 2016, §3) and a bias initializes the accumulator at no cost, so that
 //! forward and backward of convolutions and dense layers are exactly three times forward. Every tensor that a pass
-//! needs is counted as read or written once, in fp32; sums of gradients from several consumers are not part of any
+//! needs is counted as read or written once; sums of gradients from several consumers are not part of any
 //! layer. The formula of each kind is in its file.
 
 use lockstep_topology::Dtype;
@@ -18,27 +18,31 @@ pub enum Pass {
     BackwardWeight,
 }
 
-/// The cost of a computation before any hardware is known.
+/// The cost of a computation before any hardware or number format is known.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Work {
     /// Floating-point operations, a multiply-add being two.
     pub flops: f64,
-    /// Bytes read, each tensor once.
-    pub bytes_read: f64,
-    /// Bytes written, each tensor once.
-    pub bytes_written: f64,
+    /// Elements read, each tensor once.
+    pub elements_read: f64,
+    /// Elements written, each tensor once.
+    pub elements_written: f64,
 }
 
 impl Work {
-    /// Bytes read and written.
-    pub fn bytes(&self) -> f64 {
-        self.bytes_read + self.bytes_written
+    /// Elements read and written.
+    pub fn elements(&self) -> f64 {
+        self.elements_read + self.elements_written
+    }
+
+    /// Bytes read and written where every element has the format.
+    pub fn bytes(&self, dtype: Dtype) -> f64 {
+        self.elements() * dtype.bytes(1) as f64
     }
 
     /// This many FLOPs and elements read and written.
     pub(crate) fn of(flops: f64, elements_read: f64, elements_written: f64) -> Work {
-        let each = Dtype::F32.bytes(1) as f64;
-        Work { flops, bytes_read: elements_read * each, bytes_written: elements_written * each }
+        Work { flops, elements_read, elements_written }
     }
 }
 

@@ -4,7 +4,7 @@ use super::Node;
 use crate::layer::{KernelClass, MatrixProduct, Pass, Sizes, Work};
 
 impl Node {
-    /// The cost of `pass` over `samples` samples in fp32.
+    /// The cost of `pass` over `samples` samples.
     ///
     /// Zero for passes that do not exist: backward-weight without parameters, or any pass of the input.
     /// [`Model::needs_input_gradient`](crate::Model::needs_input_gradient) says whether backward-data is needed at all.

@@ -35,7 +35,7 @@ pub fn key_of(nodes: &[&Node]) -> String {
 fn size(shape: &Shape) -> String {
     let named = |(dimension, size): &(Dimension, u32)| format!("{dimension}{size}");
     match shape.as_image() {
-        Some(image) => format!("{}x{}x{}", image.channels, image.height, image.width),
+        Some(image) => image.sizes().map(|size| size.to_string()).join("x"),
         None => shape.dimensions().iter().map(named).collect::<Vec<_>>().join("*"),
     }
 }

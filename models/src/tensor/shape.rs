@@ -144,6 +144,16 @@ impl Shape {
 }
 
 impl ImageShape {
+    /// Channels, rows and columns.
+    pub fn sizes(&self) -> [u32; 3] {
+        [self.channels, self.height, self.width]
+    }
+
+    /// Whether a patch of these sizes can be cut out of it.
+    pub fn has_patches(&self, of: ImageShape) -> bool {
+        self.channels == of.channels && self.height >= of.height && self.width >= of.width
+    }
+
     /// Rows and columns.
     pub fn sides(&self) -> (u32, u32) {
         (self.height, self.width)

@@ -8,6 +8,7 @@
 
 use lockstep_models::profile::read_key;
 use lockstep_models::{KernelClass, Node, Pass, Phase, samples_per_group};
+use lockstep_topology::Dtype;
 use lockstep_topology::cluster::{Device, DeviceKind};
 
 use super::roofline::{Numbers, Roof, chain_on, efficiency, moved_by, passes};
@@ -151,7 +152,7 @@ fn likely(
                 KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
                 class => efficiency(class),
             };
-            let bytes = moved_by(nodes, position, *pass, samples);
+            let bytes = moved_by(nodes, position, *pass, samples) * Dtype::F32.bytes(1) as f64;
             seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);
             seconds += f64::from(samples) * by_piece(node, *pass, position);
             seconds += if node.layer.is_loss() { LOSS_S } else { 0.0 };

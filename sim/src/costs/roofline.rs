@@ -58,9 +58,9 @@ impl Numbers {
         Numbers { precision: program.precision, gradients: program.gradients, turns }
     }
 
-    /// Bytes of what takes `fp32_bytes` in fp32.
-    fn bytes(self, fp32_bytes: f64) -> f64 {
-        fp32_bytes * self.precision.activation_dtype().bytes(1) as f64 / Dtype::F32.bytes(1) as f64
+    /// Bytes of this many elements of activations.
+    fn bytes(self, elements: f64) -> f64 {
+        elements * self.precision.activation_dtype().bytes(1) as f64
     }
 
     /// Bytes that a pass moves to convert its fp32 weights to factors, or the gradients of those to fp32.
@@ -158,10 +158,10 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
-/// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain
-/// stay in caches.
+/// Elements that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in
+/// caches.
 pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
-    let tensor = |node: &Node| Dtype::F32.bytes(u64::from(samples) * node.output.elements()) as f64;
+    let tensor = |node: &Node| (u64::from(samples) * node.output.elements()) as f64;
     let mut inside = 0.0;
     if position > 0 {
         inside += tensor(nodes[position - 1]);
@@ -169,7 +169,7 @@ pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u3
     if position + 1 < nodes.len() {
         inside += tensor(nodes[position]);
     }
-    (nodes[position].work(pass, samples).bytes() - inside).max(0.0)
+    (nodes[position].work(pass, samples).elements() - inside).max(0.0)
 }
 
 /// The cost of a phase of a chain of these layers on a device.

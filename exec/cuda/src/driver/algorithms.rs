@@ -158,7 +158,7 @@ impl Pass {
         let (input, output) = (of.input, of.output);
         let each = input.channels / of.groups.max(1);
         let tensor = |shape: ImageShape| {
-            let ImageShape { channels, height, width } = shape;
+            let [channels, height, width] = shape.sizes();
             let sizes = [of.samples, channels, height, width];
             TensorShape::new(element, of.channels_last, sizes)
         };

@@ -1,6 +1,6 @@
 //! Lowers products of two images, selections of channels and borders of zeros.
 
-use lockstep_models::{ImageShape, Layer, Shape};
+use lockstep_models::{Layer, Shape};
 
 use super::head::{Head, Wanted};
 use super::pass::{ForwardPass, PassGradients};
@@ -37,7 +37,7 @@ impl ToArgument for Sides {
     const TYPE: &'static str = "Sides";
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {
-        let ImageShape { channels, height, width } = self.shape.image();
+        let [channels, height, width] = self.shape.image().sizes();
         let numbers = [channels, height, width, self.last.into()];
         Argument { name, value: numbers.into_iter().flat_map(u32::to_le_bytes).collect(), tensor: None }
     }

@@ -9,8 +9,8 @@ fn costs(model: &Model, name: &str, samples: u32) -> [(f64, f64, f64); 3] {
     let node = named(model, name).1;
     PASSES.map(|pass| {
         let work = node.work(pass, samples);
-        assert_eq!(work.bytes(), work.bytes_read + work.bytes_written);
-        (work.flops, work.bytes_read / 4.0, work.bytes_written / 4.0)
+        assert_eq!(work.bytes(Dtype::Bf16), 2.0 * (work.elements_read + work.elements_written));
+        (work.flops, work.elements_read, work.elements_written)
     })
 }
 

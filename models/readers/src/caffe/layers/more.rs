@@ -33,8 +33,7 @@ pub(super) fn reshaped(layer: &Message<'_>, shapes: &[Shape]) -> Result<Meaning,
     let refuse =
         || of.error("shape", format!("makes other dimensions of {input}: only [batch, features] is a layer here"));
     let (axis, all) = (of.number("axis", 0.0)?, of.number("num_axes", -1.0)?);
-    let image = input.image();
-    let sides = [image.channels, image.height, image.width];
+    let sides = input.image().sizes();
     // `axis: 1` leaves the batch out of the dimensions.
     let skipped = match (axis, all) {
         (0.0, -1.0) => 1,
