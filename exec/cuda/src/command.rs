@@ -31,9 +31,9 @@ pub enum Command {
 pub struct Convolution {
     /// Samples of the batch.
     pub samples: u32,
-    /// ImageShape of the input.
+    /// Shape of the input.
     pub input: ImageShape,
-    /// ImageShape of the output; its channels are the filters.
+    /// Shape of the output; its channels are the filters.
     pub output: ImageShape,
     /// The filters' size.
     pub kernel: (u32, u32),

@@ -63,9 +63,9 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl Conv2d {
-    /// y[sample, g·o, row, column] = Σ x[sample, g·i, row', column'] · w[g·o, i, kernel row, kernel column] + b[g·o], row' and
-    /// column' being places of the window; without groups there is no g. `sides`: dimension, the input's size, the output's,
-    /// the filter's.
+    /// `y[sample, g·o, row, column] = Σ x[sample, g·i, row', column'] · w[g·o, i, kernel row, kernel column] + b[g·o]`, row'
+    /// and column' being places of the window; without groups there is no g. `sides`: dimension, the input's size, the
+    /// output's, the filter's.
     fn products(&self, channels: u32, sides: [(Dimension, u32, u32, u32); 2]) -> Signature {
         let groups = self.groups;
         let mut of = Signature::of_samples(1);

@@ -34,7 +34,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Dense {
-    /// y[sample, o] = Σ x[sample, i] · w[o, i] + b[o], i being all elements of the input.
+    /// `y[sample, o] = Σ x[sample, i] · w[o, i] + b[o]`, i being all elements of the input.
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let mut of = Signature::of_samples(1);
         let o = of.index(self.out_features.into(), IndexUse::Free);

@@ -7,7 +7,7 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gathered(pub Shape);
 
-const KIND: LayerKind = LayerKind { ..LayerKind::new("gather", |of| Err(of.refuse("kind", "no file asks for it"))) };
+const KIND: LayerKind = LayerKind::new("gather", |of| Err(of.refuse("kind", "no file asks for it")));
 
 impl OfKind for Gathered {
     fn kind(&self) -> &'static LayerKind {
