@@ -9,6 +9,7 @@ attempts fails. A row that others disturbed in each attempt was not checked: it 
 LOCKSTEP names the program. The whole matrix is measured by `measure.py`.
 """
 
+import argparse
 import sys
 
 import store
@@ -35,11 +36,11 @@ def is_off(found):
     return "failed" in found or not is_within(found["predicted_s"], found["measured_s"])
 
 
-def main():
+def main(others):
     WORK.mkdir(parents=True, exist_ok=True)
     drawn = {row["number"]: row for row in store.drawn()}
     errors, wrong, unchecked = [], [], []
-    rows = OTHERS if sys.argv[1:] == ["--others"] else ROWS
+    rows = OTHERS if others else ROWS
     for number in rows:
         row = drawn[number]
         name = f"row {number}: {row['load']}, {row['algorithm']}, {row['place']}, {row['strategy']}, {row['input']}"
@@ -74,4 +75,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--others", action="store_true", help="those that the test command leaves out")
+    main(parser.parse_args().others)

@@ -21,10 +21,7 @@ impl LayerRule for Samples {
     }
 
     fn settings(&self) -> String {
-        match self.0.as_image() {
-            Some(image) => format!(", shape = {:?}", image.sizes()),
-            None => format!(", shape = \"{}\"", self.0),
-        }
+        format!(", shape = {:?}", self.0.image().sizes())
     }
 
     fn work(&self, _: &Sizes) -> [Work; 3] {

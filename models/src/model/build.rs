@@ -217,6 +217,7 @@ impl Arenas {
     /// The parameters of a layer.
     fn parameters(&mut self, draft: &Draft, signature: &Signature) -> Result<Vec<Parameter>, InputError> {
         let tensors = draft.layer.rule().parameters(&draft.inits);
+        assert_eq!(tensors.len(), signature.parameters.len(), "{} names its parameters", draft.layer.kind());
         let mut parameters = Vec::with_capacity(tensors.len());
         for (index, (Learned { name, init, decay }, shape)) in
             tensors.into_iter().zip(signature.parameter_shapes()).enumerate()

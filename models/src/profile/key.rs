@@ -8,7 +8,7 @@ use std::fmt::Write;
 use lockstep_topology::InputError;
 
 use crate::layer::{Attributes, KINDS};
-use crate::{Dimension, Node, Program, Shape};
+use crate::{Node, Program, Shape};
 
 /// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
@@ -33,11 +33,7 @@ pub fn key_of(nodes: &[&Node]) -> String {
 }
 
 fn size(shape: &Shape) -> String {
-    let named = |(dimension, size): &(Dimension, u32)| format!("{dimension}{size}");
-    match shape.as_image() {
-        Some(image) => image.sizes().map(|size| size.to_string()).join("x"),
-        None => shape.dimensions().iter().map(named).collect::<Vec<_>>().join("*"),
-    }
+    shape.image().sizes().map(|size| size.to_string()).join("x")
 }
 
 /// The layers that a key describes; `None` where it is of another form.
@@ -106,14 +102,7 @@ impl Attributes for Settings<'_> {
 }
 
 fn read_size(text: &str) -> Option<Shape> {
-    if text.starts_with(|first: char| first.is_ascii_digit()) {
-        let mut sizes = text.split('x').map(|size| size.parse().ok());
-        let mut next = || sizes.next().flatten();
-        return Some(Shape::of_image(next()?, next()?, next()?));
-    }
-    let named = text.split('*').map(|dimension| {
-        let (name, size) = dimension.split_at(dimension.find(|c: char| c.is_ascii_digit())?);
-        Some((name.parse().ok()?, size.parse().ok()?))
-    });
-    named.collect::<Option<Vec<_>>>().map(|dimensions| Shape::new(&dimensions))
+    let mut sizes = text.split('x').map(|size| size.parse().ok());
+    let mut next = || sizes.next().flatten();
+    Some(Shape::of_image(next()?, next()?, next()?))
 }

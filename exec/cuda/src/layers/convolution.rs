@@ -26,17 +26,9 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     let (input, output, samples, form) = (of.inputs[0], of.output, of.samples, of.form);
     let (precision, channels_last) = (form.precision, form.channels_last);
     let filters = (output.features(), input.features() / groups, kernel.0 * kernel.1);
-    let sizes = Sizes {
-        samples,
-        input: input.image(),
-        output: output.image(),
-        kernel,
-        stride,
-        padding,
-        dilation,
-        groups,
-        precision,
-        channels_last,
+    let sizes = {
+        let (input, output) = (input.image(), output.image());
+        Sizes { samples, input, output, kernel, stride, padding, dilation, groups, precision, channels_last }
     };
     let weights = Weights::new(filters, channels_last, of.space);
     let behind = of.rest.iter().find_map(|member| match member.layer {

@@ -135,16 +135,28 @@ impl Allocator for Own<'_> {
     }
 }
 
+/// Trains one case of a strategy with the gradients of all inputs.
+fn agree_once(emulator: &RefCell<Emulator>, chains: impl Strategy<Value = Chain>) {
+    property((chains, any_form()), 1, |(chain, form), memory| {
+        let (whole, spare, place, batch) = (false, 0, None, None);
+        let case = Case { chain, form, whole, spare, place, batch, all_wanted: true };
+        case.agrees(&mut emulator.borrow_mut(), memory);
+    });
+}
+
+fn any_form() -> impl Strategy<Value = TensorForm> {
+    let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
+    (precision, any::<bool>()).prop_map(|(precision, channels_last)| TensorForm { precision, channels_last })
+}
+
 /// Runs cases of a strategy; `whole` ones have small whole numbers in their tensors.
 fn agree(emulator: &RefCell<Emulator>, cases: u32, chains: impl Strategy<Value = Chain>, products: bool) {
-    let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
-    let form =
-        (precision, any::<bool>()).prop_map(|(precision, channels_last)| TensorForm { precision, channels_last });
     let rest = (0..3u32, any::<bool>(), proptest::option::of(0..2usize), 0..5u32, proptest::option::of(0..3u32));
-    property((chains, form, rest), cases, |(chain, form, (spare, whole, place, mode, batch)), memory| {
+    property((chains, any_form(), rest), cases, |(chain, form, (spare, whole, place, mode, batch)), memory| {
         let whole = products && (whole || form.precision != Precision::F32);
         let batch = batch.filter(|_| mode == 0);
-        Case { chain, form, whole, spare, place, batch }.agrees(&mut emulator.borrow_mut(), memory);
+        let case = Case { chain, form, whole, spare, place, batch, all_wanted: false };
+        case.agrees(&mut emulator.borrow_mut(), memory);
     });
 }
 
@@ -160,8 +172,15 @@ fn products(emulator: &RefCell<Emulator>) {
 }
 
 fn others(emulator: &RefCell<Emulator>) {
-    agree(emulator, 20, chains::batch_norms(), false);
-    agree(emulator, 150, chains::others(), false);
+    // Each kind, with and without its option, so that every kernel runs whatever the seed.
+    for kind in 0..chains::NORMS {
+        agree_once(emulator, chains::norms(Just(kind)));
+    }
+    agree(emulator, 20, chains::norms(0..chains::NORMS), false);
+    for (kind, option) in (0..chains::KINDS).flat_map(|kind| [(kind, false), (kind, true)]) {
+        agree_once(emulator, chains::others(Just(kind), Just(option)));
+    }
+    agree(emulator, 150, chains::others(0..chains::KINDS, any::<bool>()), false);
     agree(emulator, 25, chains::pools(), false);
     let place = prop::sample::select(vec![Target::Own, Target::Normalised, Target::Addend, Target::Input]);
     let mode = prop_oneof![Just(Mode::Train), Just(Mode::Evaluate)];

@@ -31,7 +31,23 @@ fn printed_values_parse_back() {
         }
     }
     assert!(kinds.len() >= 12, "{kinds:?}");
-    for other in ["", "conv2d", "conv2d 1x2>3x4x5", "spell 1x1x1>1x1x1", "relu 1x1x1>2x1x1", "relu 0x0x0>0x0x0 "] {
+    for other in [
+        "",
+        "conv2d",
+        "conv2d 1x2>3x4x5",
+        "spell 1x1x1>1x1x1",
+        "relu 1x1x1>2x1x1",
+        "relu 0x0x0>0x0x0 ",
+        // Dimensions with names, of which no profile has any.
+        "relu position5*feature3>position5*feature3",
+        "relu row1*row2*row3*row4*row5>row1*row2*row3*row4*row5",
+        "concat position5,position5>position10",
+        "concat 4294967295x1x1,4294967295x1x1>1x1x1",
+        "flatten 65536x65536x1>1x1x1",
+        "conv2d 4x8x8>4x8x8 k3x3 s1x1 p1x1 d1x1 g0",
+        "conv2d 4x8x8>4x8x8 k0x0 s1x1 p1x1 d1x1 g1",
+        "dense 4x1x1>0x1x1",
+    ] {
         assert!(read_key(other).is_none(), "{other}");
     }
 }

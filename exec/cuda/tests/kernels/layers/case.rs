@@ -28,6 +28,8 @@ pub(crate) struct Case {
     pub(crate) place: Option<usize>,
     /// Instead of training, the batch for running statistics.
     pub(crate) batch: Option<u32>,
+    /// Whether the gradients of all inputs are wanted in each pass, rather than of some.
+    pub(crate) all_wanted: bool,
 }
 
 /// A kernel that makes commands, and its memory.
@@ -211,7 +213,8 @@ impl Case {
         given: &Given,
         shapes: &[Shape],
     ) {
-        let wanted: Vec<bool> = shapes.iter().map(|_| side.memory.rng.random_range(0..4) > 0).collect();
+        let wanted: Vec<bool> =
+            shapes.iter().map(|_| self.all_wanted || side.memory.rng.random_range(0..4) > 0).collect();
         let (d_inputs, gradient) = side.backward(self, phase, &wanted, data, None);
         let gradients = self.scaled(&data.d_output, data);
         for (got, expected) in d_inputs.iter().zip(&given.d_inputs) {

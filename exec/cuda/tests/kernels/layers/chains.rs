@@ -89,27 +89,40 @@ pub(crate) fn dense() -> impl Strategy<Value = Chain> {
     )
 }
 
-/// A batch normalisation with or without a ReLU, or a layer's or group's normalisation, over enough elements for a meaningful deviation.
-pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
-    let batch = (2..5u32, 1..12u32, pair(2..=8), any::<[bool; 2]>());
-    batch.prop_map(|(samples, channels, (height, width), [relu, in_sample])| {
-        let epsilon = 1e-3;
-        // Of few channels the gradient of a layer normalisation is rounding error.
-        let first = match in_sample {
-            true if channels > 4 && channels % 3 == 0 => Layer::LayerNorm(LayerNorm { epsilon }),
-            true => Layer::GroupNorm(GroupNorm { groups: if relu { 1 } else { divisor(channels) }, epsilon }),
-            false => Layer::BatchNorm(BatchNorm { epsilon, momentum: 0.9 }),
-        };
-        let relu = relu && !in_sample;
-        let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).collect();
-        Chain { layers, inputs: vec![Shape::of_image(channels, height, width)], samples }
-    })
+/// Kinds of [`norms`].
+pub(crate) const NORMS: u32 = 3;
+
+/// A batch normalisation with or without a ReLU, a group's or a layer's normalisation: of these kinds, over enough elements
+/// for a meaningful deviation.
+pub(crate) fn norms(which: impl Strategy<Value = u32>) -> impl Strategy<Value = Chain> {
+    (which, 2..5u32, 1..12u32, pair(2..=8), any::<bool>()).prop_map(
+        |(which, samples, channels, (height, width), relu)| {
+            let epsilon = 1e-3;
+            // Of few channels the gradient of a layer normalisation is rounding error.
+            let channels = if which == 2 { channels + 4 } else { channels };
+            let first = match which {
+                0 => Layer::BatchNorm(BatchNorm { epsilon, momentum: 0.9 }),
+                1 => Layer::GroupNorm(GroupNorm { groups: if relu { 1 } else { divisor(channels) }, epsilon }),
+                _ => Layer::LayerNorm(LayerNorm { epsilon }),
+            };
+            let relu = relu && which == 0;
+            let layers = [first].into_iter().chain(relu.then_some(Layer::Relu)).collect();
+            Chain { layers, inputs: vec![Shape::of_image(channels, height, width)], samples }
+        },
+    )
 }
 
-/// Layers that work element by element or channel by channel, and flattening, which is free after them.
-pub(crate) fn others() -> impl Strategy<Value = Chain> {
-    let which = (0..29u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
-    (any_batch(), which).prop_map(|((samples, shape), (which, many, more, [relu, flat]))| {
+/// Kinds of [`others`].
+pub(crate) const KINDS: u32 = 29;
+
+/// Layers that work element by element or channel by channel, and flattening, which is free after them: of these kinds, with
+/// and without what a kind has as an option.
+pub(crate) fn others(
+    which: impl Strategy<Value = u32>,
+    relu: impl Strategy<Value = bool>,
+) -> impl Strategy<Value = Chain> {
+    let which = (which, 2..4usize, 0..10u32, relu, any::<bool>());
+    (any_batch(), which).prop_map(|((samples, shape), (which, many, more, relu, flat))| {
         let wider = shape.with_features(more + 1);
         let local = LocalResponseNorm { size: 2 * (more % 4) + 1, alpha: 0.3, beta: 0.5 + more as f32 / 20.0, k: 1.5 };
         let (layer, inputs) = match which {

@@ -21,7 +21,8 @@ pub(crate) fn is_bounded(emulator: &mut Emulator, memory: &mut Memory, chain: Ch
     let chain = Chain { layers, ..chain };
     for (precision, unit) in [(Precision::Bf16, 1.0 / 256.0), (Precision::Tf32, 1.0 / 2048.0)] {
         let form = TensorForm { precision, channels_last };
-        let case = Case { chain: chain.clone(), form, whole: false, spare: 0, place: None, batch: None };
+        let case =
+            Case { chain: chain.clone(), form, whole: false, spare: 0, place: None, batch: None, all_wanted: false };
         let all = match Scalar::of(precision) {
             Scalar::F32 => case.products::<f32>(emulator, memory),
             Scalar::Bf16 => case.products::<Bf16>(emulator, memory),
