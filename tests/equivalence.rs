@@ -242,6 +242,7 @@ fn claim(strategy: &Spread) -> Claim {
         }
         Spread::Hybrid(_) if text.contains("variable-batch") => Claim::Nothing,
         Spread::ModelParallel(_) | Spread::Megatron(_) | Spread::Hybrid(_) => Claim::Rounding,
+        Spread::SequenceParallel(_) | Spread::AllToAll(_) => Claim::Rounding,
         Spread::Sma(_) | Spread::EaSgd(_) | Spread::LocalSgd(_) => Claim::Nothing,
     }
 }
@@ -274,6 +275,8 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
         ("first-device-table", 1),
         ("model-parallel", 1),
         ("megatron", 1),
+        ("sequence-parallel", 1),
+        ("all-to-all", 1),
         ("hybrid:a", 1),
         ("hybrid:b", 1),
         ("hybrid:c", 1),

@@ -84,11 +84,11 @@ pub(crate) fn nets() -> impl Strategy<Value = Net> {
     })
 }
 
-fn optimizer() -> Optimizer {
+pub(crate) fn optimizer() -> Optimizer {
     Optimizer { learning_rate: 0.05, weight_decay: 1e-3, ..Optimizer::default() }
 }
 
-fn train(job: &Job, steps: u32, optimizer: Optimizer, seed: u64) -> Run {
+pub(crate) fn train(job: &Job, steps: u32, optimizer: Optimizer, seed: u64) -> Run {
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let (data, _) = Dataset::load("synthetic:400", &job.model).unwrap();
     let stall_limit = std::time::Duration::from_secs(20);
@@ -97,7 +97,7 @@ fn train(job: &Job, steps: u32, optimizer: Optimizer, seed: u64) -> Run {
 }
 
 /// The largest distance of a parameter tensor of two runs, in units of its norm, or of 1 where that is smaller.
-fn distance(model: &Model, a: &[f32], b: &[f32]) -> f64 {
+pub(crate) fn distance(model: &Model, a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len());
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
     let of = |range: std::ops::Range<u64>| {

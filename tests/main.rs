@@ -48,6 +48,7 @@ mod reference_models;
 mod resume;
 mod scenarios;
 mod shells;
+mod split_samples;
 mod stages;
 mod stalls;
 mod sweeps;

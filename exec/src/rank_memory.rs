@@ -200,9 +200,6 @@ fn replica_of(setup: &Setup<'_>, role: &Role, rank: u32, declared: Vec<usize>) -
     let making = Making { devices: &**devices, rank, arenas, declared, seed, threads, decoders: &setup.decoders };
     let parameters = whole::part(program, rank, &init::parameters(program.whole_model(), seed));
     let mut replica = Replica::with_parameters(program, role, parameters, making)?;
-    replica.draw_as(|id| {
-        let (origin, first) = program.origin_of(rank, id);
-        (origin.0, first)
-    });
+    replica.draw_as(|id| program.origin_of(rank, id));
     Ok(replica)
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::memory::{BufferAddresses, Plan, Reads};
-use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Phase, Program, Role, SgdStep};
+use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Origin, Phase, Program, Role, SgdStep};
 
 use crate::device::cpu::Threads;
 use crate::device::{
@@ -27,9 +27,8 @@ pub use evaluation::Evaluation;
 /// A fused chain of layers in the graph.
 struct Chain {
     layers: Vec<LayerId>,
-    /// The keys of its dropout's draws: the layer's number in the whole model, and the index in a sample of its first
-    /// element.
-    draws: (u32, u64),
+    /// What its first layer computes of the whole model's, for its dropout's draws.
+    origin: Origin,
     /// The positions of its tasks in the role.
     positions: Vec<(Phase, usize)>,
     inputs: Vec<LayerId>,
@@ -138,7 +137,7 @@ impl Replica {
             let in_place = inputs.iter().position(|id| place(*id).is_some() && place(*id) == place(output));
             Chain {
                 layers: layers.clone(),
-                draws: (layers[0].0, 0),
+                origin: Origin::of_whole(layers[0]),
                 positions: own.collect(),
                 inputs,
                 output,
@@ -200,11 +199,10 @@ impl Replica {
         self.device.turn_to_context(context)
     }
 
-    /// Makes dropout layers draw as layers of the whole model: `layer_of` gives that layer's number and the index of
-    /// its first feature here.
-    pub(crate) fn draw_as(&mut self, layer_of: impl Fn(LayerId) -> (u32, u64)) {
+    /// Makes dropout layers draw as the parts of layers of the whole model that they are.
+    pub(crate) fn draw_as(&mut self, origin_of: impl Fn(LayerId) -> Origin) {
         for chain in &mut self.chains {
-            chain.draws = layer_of(chain.layers[0]);
+            chain.origin = origin_of(chain.layers[0]);
         }
     }
 
@@ -257,8 +255,8 @@ impl Replica {
             if of.in_place == Some(index) { TensorAddress::InPlace } else { self.output(*id) }
         };
         let inputs: Vec<TensorAddress> = of.inputs.iter().enumerate().map(place).collect();
-        let (layer, offset) = of.draws;
-        let draw = Draw { seed: self.seed, layer, first: 0, offset };
+        let Origin { layer, element, sample } = of.origin;
+        let draw = Draw { seed: self.seed, layer: layer.0, first: 0, offset: element, skipped: sample };
         let pass = Forward { chain, mode, draw, inputs: &inputs, output: self.output(of.output) };
         let found = self.device.forward(&pass)?;
         self.written[self.context][of.output.index()] = false;

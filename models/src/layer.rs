@@ -118,7 +118,7 @@ layers! {
     resize: Resize(Resize) [KIND] "The image in another size, by its nearest places.";
     reshape: Reshape(Reshape) [KIND] "A vector in other dimensions.";
     flatten: Flatten [KIND] "`c × h × w → (c·h·w) × 1 × 1`.";
-    gather: Gather(Gathered) [] "What ranks have, brought together by an exchange; only in the part of a model that a rank holds.";
+    relayout: Relayout(Relayout) [] "Its input in another layout; only in the part of a model that a rank holds.";
     softmax_cross_entropy: SoftmaxCrossEntropy [KIND]
         "Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.";
     logistic_cross_entropy: LogisticCrossEntropy [KIND]
@@ -131,9 +131,9 @@ impl Layer {
         Layer::Input(Samples(shape))
     }
 
-    /// What ranks have of samples of this shape, gathered.
-    pub(crate) fn gather(shape: Shape) -> Layer {
-        Layer::Gather(Gathered(shape))
+    /// Samples of this shape, after a change of layout.
+    pub(crate) fn relayout(shape: Shape) -> Layer {
+        Layer::Relayout(Relayout(shape))
     }
 
     /// The name of the layer's kind as model files write it, e.g. `conv2d`.
@@ -151,9 +151,9 @@ impl Layer {
         matches!(self, Layer::Input(_))
     }
 
-    /// Whether an exchange fills it.
-    pub fn is_gather(&self) -> bool {
-        matches!(self, Layer::Gather(_))
+    /// Whether an exchange or a copy fills it.
+    pub fn is_relayout(&self) -> bool {
+        matches!(self, Layer::Relayout(_))
     }
 
     /// Shape of one sample of the output for inputs of the shapes `inputs`.
@@ -189,7 +189,7 @@ impl Layer {
 impl fmt::Display for Layer {
     /// The entries of the layer's table in a model file, defaults included.
     ///
-    /// An input and a gather have no table there; they print their shape in the same style.
+    /// An input and a change of layout have no table there; they print their shape in the same style.
     ///
     /// ```
     /// use lockstep_models::{Dense, Layer};

@@ -40,14 +40,14 @@ pub use layer::{
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{
-    Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer,
-    Sharding, multiplied_parts, node_first, random_model,
+    Draft, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer, Sharding,
+    multiplied_parts, node_first, random_model,
 };
 pub use optimizer::{Assignment, Averaging, Decay, MomentumForm, Optimizer, RunLength, Scaling, WarmUp};
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan};
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
-pub use program::{Loops, Need, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within};
+pub use program::{Loops, Need, Origin, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within};
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{
     After, Area, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise, Exchange,

@@ -1,9 +1,10 @@
 //! Lowers a graph to a program: per role one loop body of tasks, whatever the strategy.
 
+mod changes;
 mod device_roles;
 mod devices;
-mod gathers;
 mod nodes;
+mod samples;
 mod stages;
 mod tasks;
 
@@ -102,7 +103,7 @@ impl Lowering<'_> {
             Some(sharding) if sharding.pass_ranks == PassRanks::FirstOfNode => {
                 return Ok((nodes::roles(self), nodes::buffers(model, sharding)));
             }
-            Some(sharding) => gathers::buffers(model, sharding),
+            Some(sharding) => changes::buffers(model, sharding),
             None if graph.dag.edge_weights().any(|edge| edge.tensor == Tensor::GradientSum) => {
                 vec![Declared::scratch("gradient sums", model.parameter_elements())]
             }
@@ -197,7 +198,7 @@ fn bucket_name(model: &Model, verb: &str, range: &Range<u64>) -> String {
 /// A chain for each layer that computes, and by layer which is its own.
 fn chain_of_layers(model: &Model) -> (Vec<Vec<LayerId>>, Vec<Option<usize>>) {
     let (mut chains, mut chain_of) = (Vec::new(), vec![None; model.layers().len()]);
-    for (id, node) in model.iter().filter(|(_, node)| !(node.layer.is_input() || node.layer.is_gather())) {
+    for (id, node) in model.iter().filter(|(_, node)| !(node.layer.is_input() || node.layer.is_relayout())) {
         debug_assert!(!node.inputs.is_empty());
         chain_of[id.index()] = Some(chains.len());
         chains.push(vec![id]);

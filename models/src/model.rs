@@ -24,8 +24,8 @@ pub use inits::InitialValues;
 pub use multipliers::{Multiplied, Multipliers, multiplied_parts};
 pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
-pub(crate) use shard::shard;
-pub use shard::{Gather, PassRanks, Piece, ShardLayer, Sharding};
+pub(crate) use shard::{COLUMNS, Entry, FEATURES, Names, SAMPLES, Table, shard};
+pub use shard::{PassRanks, Piece, ShardLayer, Sharding};
 
 /// A layer in its model.
 #[derive(Debug, Clone, PartialEq)]

@@ -28,6 +28,7 @@ pub use check::Proofs;
 pub use consensus::SharedModels;
 pub use need::{Loops, Need};
 pub use pieces::{Pieces, pieces_within};
+pub use rank_model::Origin;
 pub use span::Span;
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -163,8 +164,8 @@ impl Program {
 
     /// Samples in the output of a layer in `role`; an output that no task computes has as many as its consumers take.
     pub fn samples_in(&self, role: &Role, id: LayerId) -> u32 {
-        if role.order().is_some() {
-            return self.batch_per_rank;
+        if let Some(samples) = self.samples_at_once(role, id) {
+            return samples;
         }
         let of_layer = |id| {
             let chain = self.chains.iter().position(|chain| chain.contains(&id))?;
@@ -172,6 +173,15 @@ impl Program {
         };
         let consumed = || self.model.consumers(id).iter().map(|id| self.samples_in(role, *id)).max();
         of_layer(id).or_else(consumed).unwrap_or(0)
+    }
+
+    /// Samples in the output of a layer where a micro-batch goes through all layers at once: in a pipeline's stage, and where
+    /// ranks share all layers.
+    pub(crate) fn samples_at_once(&self, role: &Role, id: LayerId) -> Option<u32> {
+        match &self.sharding {
+            Some(sharding) if sharding.in_all_passes() => Some(sharding.samples_on(0, Some(id), 0)),
+            _ => role.order().map(|_| self.batch_per_rank),
+        }
     }
 
     /// `, pass 2` after the name of a task in a pass, where there are several.

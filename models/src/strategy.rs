@@ -4,10 +4,10 @@
 
 mod bucket;
 mod buckets;
-mod data_parallel;
 mod early;
 mod job;
 mod learners;
+mod passes;
 mod settings;
 mod split;
 
@@ -151,6 +151,8 @@ strategies! {
     hybrid: Hybrid = "hybrid", "hybrid:a, hybrid:b, hybrid:c, hybrid:g=2";
     model_parallel: ModelParallel = "model-parallel", "model-parallel, model-parallel:zero-1";
     megatron: Megatron = "megatron", "megatron, megatron:zero-1";
+    sequence_parallel: SequenceParallel = "sequence-parallel", "sequence-parallel, sequence-parallel:zero-1";
+    all_to_all: AllToAll = "all-to-all", "all-to-all, all-to-all:zero-1";
     device_table: FirstDeviceTable = "first-device-table", "first-device-table";
 }
 
@@ -213,7 +215,7 @@ impl Strategy {
                 if own.is_empty() { "leave it out, and give ranks".to_owned() } else { format!("its axes are {own}") };
             let other = match axis {
                 Axis::Tensor => {
-                    "; model-parallel and megatron split layers along tensor, also with shared state: megatron:zero-1"
+                    "; model-parallel, megatron, sequence-parallel and all-to-all split layers along tensor, also with shared state: megatron:zero-1"
                 }
                 Axis::Pipeline => "; ssgd, zero-1, model-parallel and megatron have stages",
                 Axis::Device => "; zero-1, zero-2, zero-3 and megatron:zero-1 have parts along device",

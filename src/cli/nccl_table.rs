@@ -54,7 +54,9 @@ fn signature(collective: &Collective, ranks: u32) -> (&'static str, Option<u32>,
         Collective::Scatter { root } | Collective::Gather { root } | Collective::GatherV { root, .. } => {
             ("none", Some(*root), ranks)
         }
-        Collective::AllGather | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => ("none", None, ranks),
+        Collective::AllToAll | Collective::AllGather | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => {
+            ("none", None, ranks)
+        }
     }
 }
 

@@ -168,6 +168,9 @@ impl PreparedCollective {
                 (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
             }
             Collective::Gather { .. } | Collective::GatherV { .. } => 0,
+            Collective::AllToAll => (0..members)
+                .map(|from| differ(Collective::block(elements, members, (from, member)), &|e| value(from, e)))
+                .sum(),
             Collective::AllToAllV { counts } => {
                 let mut at = 0;
                 let mut wrong = 0;

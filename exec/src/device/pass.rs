@@ -75,6 +75,8 @@ pub struct Draw {
     pub first: u64,
     /// Index of this layer's first random number in a sample, where ranks share the features of a dropout layer.
     pub offset: u64,
+    /// Samples of the batch before this layer's first one, where ranks share the samples of a batch.
+    pub skipped: u32,
 }
 
 impl Draw {

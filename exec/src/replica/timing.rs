@@ -82,12 +82,12 @@ impl Replica {
             }
             Op::Copy(copies) => match copies.first().to {
                 Area::Activation(to) => match self.model.node(to).inputs.first() {
-                    Some(from) if self.model.node(to).layer.is_gather() => self.repeat(*from, to),
+                    Some(from) if self.model.node(to).layer.is_relayout() => self.repeat(*from, to),
                     _ => Ok(()),
                 },
                 Area::Gradient(to) => {
-                    let is_gather = |id: &&LayerId| self.model.node(**id).layer.is_gather();
-                    match self.model.consumers(to).iter().find(is_gather) {
+                    let is_relayout = |id: &&LayerId| self.model.node(**id).layer.is_relayout();
+                    match self.model.consumers(to).iter().find(is_relayout) {
                         Some(from) => self.cut(*from, to),
                         None => Ok(()),
                     }

@@ -31,6 +31,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
         Collective::AllGather,
         Collective::Broadcast { root: last },
         Collective::Reduce { root: last / 2 },
+        Collective::AllToAll,
         Collective::AllToAllV { counts },
         Collective::AllGatherV { counts: parts.clone() },
         Collective::GatherV { root: last / 2, counts: parts.clone() },
@@ -169,6 +170,12 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Runni
             }
         }
         Collective::Gather { .. } | Collective::GatherV { .. } => {}
+        Collective::AllToAll => {
+            for from in 0..members {
+                let block = Collective::block(elements, members, (from, member));
+                block.for_each(|e| holds(e, value(from, e, integers)));
+            }
+        }
         Collective::AllToAllV { counts } => {
             let count = |from: u32, to: u32| counts[(from * members + to) as usize];
             let mut at = 0;

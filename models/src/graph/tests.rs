@@ -349,6 +349,10 @@ proptest! {
                 Some(Collective::AllReduce) => vec![sum(); ranks],
                 Some(Collective::ReduceScatter) => sum().placed(to, false, ranks).expect("an activation"),
                 Some(Collective::AllGather) => vec![Matrix::joined(&parts, from, false).expect("parts"); ranks],
+                // Blocks move, and nothing is added.
+                Some(Collective::AllToAll) => {
+                    Matrix::joined(&parts, from, false).expect("parts").placed(to, false, ranks).expect("an activation")
+                }
                 None => parts[0].placed(to, false, ranks).expect("an activation"),
                 other => panic!("{other:?} is none of these"),
             };

@@ -9,8 +9,8 @@ use lockstep_topology::Collective;
 use super::Lowering;
 use super::tasks::Tasks;
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Gather, LayerId, Members, Model, Op,
-    Pass, Role, Rows, Sharding, TaskId, Turns,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, LayerId, Members, Model, Op, Pass,
+    Role, Rows, Sharding, TaskId, Turns,
 };
 
 /// A node's samples sent to its ranks, its scores sent to the first one, their gradients sent back.
@@ -34,7 +34,7 @@ pub(super) fn roles(of: Lowering<'_>) -> Vec<Role> {
 
 pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
     let samples = (0..sharding.passes.len()).map(|pass| u64::from(sharding.samples_of(pass))).max().unwrap_or(0);
-    let gathers = || model.iter().filter(|(id, _)| sharding.layers[id.index()].gather == Some(Gather::Node));
+    let gathers = || model.iter().filter(|(id, _)| model.node(*id).layer.is_relayout());
     let scores = |returned: bool| {
         let of = gathers().filter(|(id, _)| !returned || model.needs_input_gradient(*id));
         of.map(|(_, node)| node.output.elements()).max().unwrap_or(0)
@@ -49,8 +49,8 @@ pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
 
 impl Tasks<'_> {
     /// Samples that this rank takes in a pass: those of its node, if it is the first one there.
-    pub(super) fn samples_of(&self, pass: usize) -> u32 {
-        self.sharding().samples_on(self.rank, pass)
+    fn samples_of(&self, pass: usize) -> u32 {
+        self.sharding().samples_on(self.rank, None, pass)
     }
 
     fn is_first(&self, pass: usize) -> bool {
@@ -67,14 +67,14 @@ impl Tasks<'_> {
     /// Scatters a node's samples, gathers its scores, or scatters their gradients.
     pub(super) fn relayout_in_node(&mut self, layer: LayerId, of: Pass) {
         let name = self.of.model.node(layer).name.as_str();
-        match (self.sharding().layers[layer.index()].gather, of) {
-            (None, _) => {
+        match (self.of.model.node(layer).layer.is_relayout(), of) {
+            (false, _) => {
                 let elements = self.of.model.input().elements();
                 let sent = self.scatter("inputs".to_owned(), INPUTS, elements, self.list.len() - 1);
                 self.take("unpack inputs".to_owned(), INPUTS, Area::Activation(layer), elements, sent);
             }
-            (Some(_), Pass::Forward) => self.gather_scores(layer),
-            (Some(_), _) => {
+            (true, Pass::Forward) => self.gather_scores(layer),
+            (true, _) => {
                 let elements = self.of.model.node(layer).output.elements();
                 let (name, from) = (format!("pack {name} gradient"), Area::Gradient(layer));
                 let packed = self.pack(name, from, GRADIENTS, self.all_rows(elements));

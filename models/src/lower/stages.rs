@@ -154,7 +154,9 @@ impl<'a> Border<'a> {
 
     /// Elements of a layer's output over a micro-batch.
     fn elements(&self, id: LayerId) -> u64 {
-        self.of.model.node(id).output.elements() * u64::from(self.of.job.batch_per_rank)
+        let sharding = self.of.sharding;
+        let samples = sharding.map_or(self.of.job.batch_per_rank, |sharding| sharding.samples_on(0, Some(id), 0));
+        self.of.model.node(id).output.elements() * u64::from(samples)
     }
 
     /// `activations of conv2`, or `gradients of conv1..conv2`.

@@ -164,8 +164,11 @@ impl<'a> Tasks<'a> {
                 let Some(chain) = self.of.chain_of[id.index()] else {
                     unreachable!("gathers are no layers of the graph")
                 };
-                let (samples, of_pass) =
-                    if in_pass { (self.samples_of(pass), Some(pass as u32)) } else { (job.batch_per_rank, None) };
+                let (samples, of_pass) = if in_pass {
+                    (self.sharding().samples_on(self.rank, Some(*id), pass), Some(pass as u32))
+                } else {
+                    (job.batch_per_rank, None)
+                };
                 let name = format!("{} {}{}", phase.name(), chain_name(model, &[*id]), self.suffix(in_pass, pass));
                 (Op::Compute { chain, phase, samples, pass: of_pass }, Stream::Compute, name)
             }

@@ -57,8 +57,8 @@ pub(super) struct Chains {
     pub(super) of_layer: Vec<Option<usize>>,
     last_backward: Vec<Option<usize>>,
     samples: Vec<u32>,
-    /// Samples of a micro-batch, in a stage of a pipeline.
-    in_stage: Option<u32>,
+    /// Samples in the output of each layer, where a micro-batch goes through all of them at once.
+    at_once: Option<Vec<u32>>,
 }
 
 impl Chains {
@@ -75,8 +75,8 @@ impl Chains {
         for (chain, layers) in program.chains.iter().enumerate() {
             layers.iter().for_each(|id| of_layer[id.index()] = Some(chain));
         }
-        let in_stage = role.order().map(|_| program.batch_per_rank);
-        Chains { forward, of_layer, last_backward, samples, in_stage }
+        let at_once = program.model.iter().map(|(id, _)| program.samples_at_once(role, id)).collect();
+        Chains { forward, of_layer, last_backward, samples, at_once }
     }
 
     /// The last task of the layer, or that reads its output.
@@ -87,8 +87,8 @@ impl Chains {
 
     /// Samples in the output of a layer, as [`Program::samples_in`].
     pub(super) fn samples_in(&self, model: &Model, id: LayerId) -> u64 {
-        if let Some(samples) = self.in_stage {
-            return u64::from(samples);
+        if let Some(samples) = &self.at_once {
+            return samples[id.index()].into();
         }
         let of = |id: &LayerId| self.of_layer[id.index()].map(|chain| self.samples[chain]);
         let consumed = || model.consumers(id).iter().filter_map(of).max();

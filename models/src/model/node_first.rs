@@ -6,7 +6,7 @@
 use lockstep_topology::InputError;
 
 use super::shard::draft;
-use super::{Gather, LayerId, Model, ShardLayer};
+use super::{LayerId, Model, ShardLayer};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Layer, Layout};
 
 /// Nodes, and the devices of each.
@@ -28,12 +28,9 @@ pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError>
         let inputs = node.inputs.iter().map(|input| place[input.index()]).collect();
         drafts.push(draft(node.name.clone(), node.layer.clone(), inputs, node.loss_weight));
         let layout = Layout::new(NODE_AXES, AxisLayout::Split(Dimension::Sample));
-        layers.push(ShardLayer { origin: id, output: layout, gradient: layout, gather: None });
+        layers.push(ShardLayer { origin: id, output: layout, gradient: layout });
     }
-    let at_first = |origin, gather| {
-        let layout = NODE_FIRST;
-        ShardLayer { origin, output: layout, gradient: layout, gather }
-    };
+    let at_first = |origin| ShardLayer { origin, output: NODE_FIRST, gradient: NODE_FIRST };
     let mut gathered: Vec<(LayerId, usize)> = Vec::new();
     for (id, node) in whole.iter().filter(|(id, _)| is_loss(id)) {
         let scores = node.inputs[0];
@@ -49,13 +46,13 @@ pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError>
         let gather = known.unwrap_or_else(|| {
             let from = whole.node(scores);
             let inputs = vec![place[scores.index()]];
-            drafts.push(draft(format!("{} gathered", from.name), Layer::gather(from.output), inputs, 1.0));
-            layers.push(at_first(scores, Some(Gather::Node)));
+            drafts.push(draft(format!("{} gathered", from.name), Layer::relayout(from.output), inputs, 1.0));
+            layers.push(at_first(scores));
             gathered.push((scores, drafts.len() - 1));
             drafts.len() - 1
         });
         drafts.push(draft(node.name.clone(), node.layer.clone(), vec![gather], node.loss_weight));
-        layers.push(at_first(id, None));
+        layers.push(at_first(id));
     }
     let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
     Ok((model, layers))

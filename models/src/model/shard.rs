@@ -1,13 +1,13 @@
-//! Cuts out the part of a model that one rank holds when layers are split by features: the same layers with fewer rows,
-//! and gathers.
+//! Cuts out the part of a model that one rank holds where a table splits its layers: the same layers with fewer rows or
+//! columns, and changes of layout between them.
 //!
 //! A layer with weights keeps ⌈rows / ranks⌉ of them, so every rank has the same model; the last ranks' rows beyond the
-//! end are zeros that stay zeros, and the slowest rank has as many rows anyway. A gather precedes each layer that needs
-//! what all ranks have; it is filled by an exchange and computes nothing. Alternatively a layer keeps the columns for
-//! the features that the layer before left on its rank: then a gather after it sums over the ranks, and a layer for the
-//! bias follows.
+//! end are zeros that stay zeros, and the slowest rank has as many rows anyway. A layer that keeps columns makes summands;
+//! their sum follows, and then a layer for the bias. A change of layout is a layer that computes nothing: an exchange or a
+//! copy fills its output.
 
-mod cut;
+mod place;
+mod table;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,45 +16,13 @@ use lockstep_topology::InputError;
 
 use super::build::Draft;
 use super::{LayerId, Model, Node};
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Layer, Layout, Parameter};
-use cut::{Cut, gradients, outputs};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Layer, Layout, Parameter, Pass, Shape};
+use place::{Need, Placement, place};
+pub(crate) use table::{Entry, Names, Table};
 
-const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
-const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
-const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
-
-/// What a gather collects, and what happens to the returned gradient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Gather {
-    /// Samples of some or all ranks. The gradients are partial sums, which return to the ranks of the samples.
-    Samples,
-    /// Features of all ranks, for layers whose rows are split: the gradients are partial sums, each rank gets
-    /// its features'.
-    Features,
-    /// Features of all ranks, for layers that every rank runs in full: the gradient is whole everywhere, so each rank
-    /// takes its own features of it and nothing is sent.
-    Scores,
-    /// Partial outputs of a layer whose columns are split, added up on every rank. The gradient is whole everywhere.
-    Sums,
-    /// What every rank has already, for layers whose rows are split: their partial gradients are added up
-    /// on every rank.
-    Returns,
-    /// Scores of a node's ranks on its first one, which alone computes the loss; each rank gets its samples'
-    /// gradients back.
-    Node,
-}
-
-impl Gather {
-    /// The suffix of its layer's name after that of the gathered layer.
-    fn what(self) -> &'static str {
-        match self {
-            Gather::Scores => "scores",
-            Gather::Sums => "summed",
-            Gather::Returns => "shared",
-            Gather::Samples | Gather::Features | Gather::Node => "gathered",
-        }
-    }
-}
+pub(crate) const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
+pub(crate) const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
+pub(crate) const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
 
 /// A layer of a rank's model.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,8 +33,6 @@ pub struct ShardLayer {
     pub output: Layout,
     /// The layout of the gradient of its output.
     pub gradient: Layout,
-    /// Whether it is a gather, and which.
-    pub gather: Option<Gather>,
 }
 
 /// Samples of one worker's micro-batch.
@@ -109,14 +75,34 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Whether a layer of a rank's model runs in passes, after the cut.
+    /// Whether a layer of a rank's model runs in passes: after the cut, or all layers where each rank takes all samples.
     pub fn in_passes(&self, id: LayerId) -> bool {
-        self.layers[id.index()].output.on(self.axis) != SAMPLES && id.0 > 0
+        (self.in_all_passes() || !self.splits_samples(id)) && id.0 > 0
     }
 
     /// Whether all layers run in passes, so that each rank takes the samples of all of them.
     pub fn in_all_passes(&self) -> bool {
         self.layers[0].output.on(self.axis) == AxisLayout::Replicated
+    }
+
+    /// Whether ranks compute different samples of a layer's output.
+    pub fn splits_samples(&self, id: LayerId) -> bool {
+        self.layers[id.index()].output.on(self.axis) == SAMPLES
+    }
+
+    /// Whether there are such layers.
+    pub(crate) fn any_splits_samples(&self) -> bool {
+        self.layers.iter().any(|layer| layer.output.on(self.axis) == SAMPLES)
+    }
+
+    /// The layouts between which a layer of `model`, a rank's, changes its input's output, or the gradient of its own output;
+    /// `None` of layers that compute.
+    pub fn change(&self, model: &Model, id: LayerId, pass: Pass) -> Option<(AxisLayout, AxisLayout)> {
+        let node = model.node(id);
+        let (own, of_input) = (&self.layers[id.index()], &self.layers[node.inputs.first()?.index()]);
+        let (from, to) =
+            if pass == Pass::Forward { (of_input.output, own.output) } else { (own.gradient, of_input.gradient) };
+        node.layer.is_relayout().then(|| (from.on(self.axis), to.on(self.axis)))
     }
 
     /// Whether ranks hold different rows of a layer's output and weights.
@@ -132,11 +118,14 @@ impl Sharding {
         }
     }
 
-    /// Samples that `rank` takes in pass number `pass`; none of a pass that another rank runs.
-    pub(crate) fn samples_on(&self, rank: u32, pass: usize) -> u32 {
-        match self.pass_ranks {
-            PassRanks::FirstOfNode if self.passes[pass][0].worker != rank => 0,
-            PassRanks::All | PassRanks::FirstOfNode => self.samples_of(pass),
+    /// Samples that `rank` takes in pass number `pass` through a layer, or of the input; none of a pass that another rank runs.
+    pub(crate) fn samples_on(&self, rank: u32, layer: Option<LayerId>, pass: usize) -> u32 {
+        match (self.pass_ranks, layer) {
+            (PassRanks::FirstOfNode, _) if self.passes[pass][0].worker != rank => 0,
+            (PassRanks::All, Some(id)) if self.in_all_passes() && self.splits_samples(id) => {
+                self.samples_of(pass) / self.ranks
+            }
+            (PassRanks::All | PassRanks::FirstOfNode, _) => self.samples_of(pass),
         }
     }
 
@@ -151,9 +140,9 @@ impl Sharding {
     /// The layout of a layer's weights along the axis: by rows, by columns, or whole on every rank.
     pub fn weights(&self, id: LayerId) -> AxisLayout {
         let layer = &self.layers[id.index()];
-        match (layer.output.on(self.axis), layer.gather) {
-            (FEATURES, _) => FEATURES,
-            (AxisLayout::Partial, None) => COLUMNS,
+        match layer.output.on(self.axis) {
+            FEATURES => FEATURES,
+            AxisLayout::Partial => COLUMNS,
             _ => AxisLayout::Replicated,
         }
     }
@@ -249,87 +238,118 @@ fn rows_of(all: u64, each: u64, part: u32) -> Range<u64> {
     (u64::from(part) * each).min(all)..((u64::from(part) + 1) * each).min(all)
 }
 
-/// The model of one of the `ranks` ranks along `axis` where `whole` is split after the layers for which `front` holds:
-/// those stay whole. Where the input itself is not in front, each of the ranks has all samples. On `outside`, other
-/// axes of the mesh, samples are split. With `pairs`, a layer whose inputs are split keeps columns, if the ranks divide
-/// its inputs' channels. `several`: whether samples of several ranks' batches go through the split layers at once.
+/// The model of one of the `ranks` ranks along `axis` where the layers of `whole` lie as `table` states. On `outside`, other
+/// axes of the mesh, samples are split. `several`: whether samples of several ranks' batches go through the split layers at
+/// once.
 ///
 /// # Errors
-/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation of several batches
-/// (its statistics would be other ones), and layers that need both a whole and a partial gradient.
+/// Layers that the table cannot place: fewer rows than ranks, grouped convolutions, batch normalisation of several batches
+/// (its statistics would be other ones).
 pub(crate) fn shard(
     whole: &Model,
     (axis, ranks): (Axis, u32),
     outside: AxisSet,
-    front: &dyn Fn(LayerId) -> bool,
-    (pairs, several): (bool, bool),
+    table: &Table,
+    several: bool,
 ) -> Result<(Model, Vec<ShardLayer>), InputError> {
-    let placed = |origin, output, gradient, gather| {
-        let [output, gradient] = [output, gradient].map(|layout| Layout::new(outside, SAMPLES).with(axis, layout));
-        ShardLayer { origin, output, gradient, gather }
-    };
+    let placement = place(whole, table, ranks)?;
     if several {
-        check_statistics(whole, front)?;
+        check_statistics(whole, &placement)?;
     }
-    let (outputs, columns) = outputs(whole, ranks, front, pairs)?;
-    let cut = Cut { whole, outputs: &outputs, columns: &columns, pairs };
-    let gradients = gradients(&cut)?;
-    let mut drafts: Vec<Draft> = Vec::new();
-    let mut layers: Vec<ShardLayer> = Vec::new();
-    let mut push = |draft: Draft, layer: ShardLayer| {
-        drafts.push(draft);
-        layers.push(layer);
-        drafts.len() - 1
-    };
-    // By layer of the whole model: the positions of its output and of its gathers among the drafts.
-    let mut place: Vec<usize> = Vec::new();
-    let mut gathered: Vec<(LayerId, Gather, usize)> = Vec::new();
+    let mut parts = Parts { outside, axis, drafts: Vec::new(), layers: Vec::new() };
+    // By layer of the whole model: where its output is among the drafts, and what it was changed to.
+    let mut at: Vec<usize> = Vec::new();
+    let mut changed: Vec<Vec<(Need, usize)>> = vec![Vec::new(); whole.layers().len()];
     for (id, node) in whole.iter() {
-        let mut inputs = Vec::new();
-        for input in &node.inputs {
-            let Some(gather) = cut.gather(&gradients, *input, id) else {
-                inputs.push(place[input.index()]);
-                continue;
-            };
-            let known = gathered.iter().find(|(of, kind, _)| (*of, *kind) == (*input, gather)).map(|(.., at)| *at);
-            inputs.push(known.unwrap_or_else(|| {
-                let from = whole.node(*input);
-                let (name, layer) = (format!("{} {}", from.name, gather.what()), Layer::gather(from.output));
-                let gradient = if gather == Gather::Scores { AxisLayout::Replicated } else { AxisLayout::Partial };
-                let gatherer = draft(name, layer, vec![place[input.index()]], 1.0);
-                let at = push(gatherer, placed(*input, AxisLayout::Replicated, gradient, Some(gather)));
-                gathered.push((*input, gather, at));
-                at
-            }));
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for (number, input) in node.inputs.iter().enumerate() {
+            let (from, source) = (whole.node(*input), at[input.index()]);
+            inputs.push(match placement.change(id, number) {
+                None => source,
+                Some(need) => {
+                    let known = changed[input.index()].iter().find(|(other, _)| *other == need).map(|(_, at)| *at);
+                    known.unwrap_or_else(|| {
+                        let shape = if need.input == FEATURES { part_of(from.output, ranks) } else { from.output };
+                        let change = parts.change((*input, from, shape), source, (need.input, need.gradient));
+                        changed[input.index()].push((need, change));
+                        change
+                    })
+                }
+            });
         }
-        let output = outputs[id.index()];
-        if columns[id.index()] {
-            const WHOLE: AxisLayout = AxisLayout::Replicated;
-            let (part, bias) = node.layer.rule().without_bias().expect("a layer whose columns are split");
-            let part = draft(node.name.clone(), part, inputs, node.loss_weight);
-            let at = push(part, placed(id, AxisLayout::Partial, WHOLE, None));
-            let sums =
-                draft(format!("{} {}", node.name, Gather::Sums.what()), Layer::gather(node.output), vec![at], 1.0);
-            let at = push(sums, placed(id, WHOLE, WHOLE, Some(Gather::Sums)));
-            place.push(at);
-            if bias {
-                let bias = draft(format!("{} bias", node.name), Layer::Bias, vec![at], 1.0);
-                place[id.index()] = push(bias, placed(id, WHOLE, WHOLE, None));
-            }
-            continue;
-        }
-        let share = node.layer.rule().share(ranks).filter(|_| output == FEATURES);
-        let part = share.unwrap_or_else(|| node.layer.clone());
+        let (made, output) = placement.outputs(id);
+        let share = node.layer.rule().share(ranks).filter(|_| placement.weights(id) == FEATURES);
+        let (part, bias) = match made {
+            AxisLayout::Partial => node.layer.rule().without_bias().expect("a layer whose columns are split"),
+            _ => (share.unwrap_or_else(|| node.layer.clone()), false),
+        };
         let part = draft(node.name.clone(), part, inputs, node.loss_weight);
-        place.push(push(part, placed(id, output, gradients[id.index()], None)));
+        let gradient = if made == output { placement.gradient(id) } else { AxisLayout::Replicated };
+        at.push(parts.push(part, (id, made, gradient)));
+        if made != output {
+            at[id.index()] = parts.change((id, node, node.output), at[id.index()], (output, placement.gradient(id)));
+        }
+        if bias {
+            let bias = draft(format!("{} bias", node.name), Layer::Bias, vec![at[id.index()]], 1.0);
+            at[id.index()] = parts.push(bias, (id, output, placement.gradient(id)));
+        }
     }
-    let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), drafts)?;
-    Ok((model, layers))
+    let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), parts.drafts)?;
+    Ok((model, parts.layers))
+}
+
+/// The layers of a rank's model, as far as they are listed.
+struct Parts {
+    outside: AxisSet,
+    axis: Axis,
+    drafts: Vec<Draft>,
+    layers: Vec<ShardLayer>,
+}
+
+impl Parts {
+    /// Adds a layer with its origin, and the layouts of its output and of the gradient of its output.
+    fn push(&mut self, draft: Draft, (origin, output, gradient): (LayerId, AxisLayout, AxisLayout)) -> usize {
+        let [output, gradient] =
+            [output, gradient].map(|layout| Layout::new(self.outside, SAMPLES).with(self.axis, layout));
+        self.layers.push(ShardLayer { origin, output, gradient });
+        self.drafts.push(draft);
+        self.drafts.len() - 1
+    }
+
+    /// Adds a change of the layout of a layer's output, which draft number `source` makes.
+    fn change(
+        &mut self,
+        (origin, from, shape): (LayerId, &Node, Shape),
+        source: usize,
+        (output, gradient): (AxisLayout, AxisLayout),
+    ) -> usize {
+        let given = self.layers[source].output.on(self.axis);
+        let name = format!("{} {}", from.name, change_name((given, output), gradient));
+        let change = draft(name, Layer::relayout(shape), vec![source], 1.0);
+        self.push(change, (origin, output, gradient))
+    }
+}
+
+/// The suffix of the name of a change after that of the layer whose output it changes.
+fn change_name((from, to): (AxisLayout, AxisLayout), gradient: AxisLayout) -> &'static str {
+    match (from, to) {
+        (AxisLayout::Partial, _) => "summed",
+        (AxisLayout::Replicated, AxisLayout::Replicated) => "shared",
+        (FEATURES, AxisLayout::Replicated) if gradient == AxisLayout::Replicated => "scores",
+        (_, AxisLayout::Replicated) => "gathered",
+        (AxisLayout::Replicated, _) => "divided",
+        _ => "exchanged",
+    }
+}
+
+/// Shape of a rank's part of the features of an output, the last one padded.
+fn part_of(shape: Shape, ranks: u32) -> Shape {
+    shape.with_features(shape.features().div_ceil(ranks))
 }
 
 /// Refuses batch normalisation in split layers: its statistics would be of several ranks' batches.
-fn check_statistics(whole: &Model, front: &dyn Fn(LayerId) -> bool) -> Result<(), InputError> {
-    let normalises = |(id, node): &(LayerId, &Node)| node.statistics.is_some() && !front(*id);
+fn check_statistics(whole: &Model, placement: &Placement<'_>) -> Result<(), InputError> {
+    let normalises = |(id, node): &(LayerId, &Node)| node.statistics.is_some() && placement.outputs(*id).1 != SAMPLES;
     let Some((_, node)) = whole.iter().find(normalises) else { return Ok(()) };
     let message = format!(
         "{} ({}) has statistics of one rank's batch, and would take those of several: give model-parallel or megatron a mesh, \

@@ -42,7 +42,7 @@ fn chains(model: &Model, chunk: impl Fn(LayerId) -> u32) -> Vec<Vec<LayerId>> {
     let mut chains: Vec<Vec<LayerId>> = Vec::new();
     let mut placed = vec![false; model.layers().len()];
     for id in (1..model.layers().len() as u32).map(LayerId) {
-        if placed[id.0 as usize] || model.node(id).layer.is_gather() {
+        if placed[id.0 as usize] || model.node(id).layer.is_relayout() {
             continue;
         }
         let mut chain = vec![id];

@@ -5,6 +5,24 @@ use std::sync::Arc;
 
 use crate::{Axis, AxisLayout, AxisSet, LayerId, Model, Multiplied, Multipliers, Pieces, Program, Role, pieces_within};
 
+/// The layer of the whole model that a rank's layer is, or is a part of, and where the part begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The layer.
+    pub layer: LayerId,
+    /// The first element of a sample's output.
+    pub element: u64,
+    /// The first sample of those that the rank loads.
+    pub sample: u32,
+}
+
+impl Origin {
+    /// A layer of the whole model itself.
+    pub fn of_whole(layer: LayerId) -> Origin {
+        Origin { layer, element: 0, sample: 0 }
+    }
+}
+
 impl Program {
     /// The model that all ranks train together.
     pub fn whole_model(&self) -> &Arc<Model> {
@@ -88,12 +106,15 @@ impl Program {
         self.sharding.as_ref().map_or(of_stage, |sharding| of_stage.without(sharding.axis))
     }
 
-    /// The layer of the whole model that layer `id` of `rank` is, or is a part of, and the first element of a sample's
-    /// output that the rank has of it.
-    pub fn origin_of(&self, rank: u32, id: LayerId) -> (LayerId, u64) {
-        let Some(sharding) = &self.sharding else { return (id, 0) };
+    /// What layer `id` of `rank` computes of the whole model's.
+    pub fn origin_of(&self, rank: u32, id: LayerId) -> Origin {
+        let Some(sharding) = &self.sharding else { return Origin::of_whole(id) };
         let elements = self.model.node(id).output.elements();
-        let part = if sharding.splits(id) { self.mesh.coordinate(sharding.axis, rank) } else { 0 };
-        (sharding.layers[id.index()].origin, u64::from(part) * elements)
+        let part = self.mesh.coordinate(sharding.axis, rank);
+        let layer = sharding.layers[id.index()].origin;
+        let element = if sharding.splits(id) { u64::from(part) * elements } else { 0 };
+        let shares = sharding.in_all_passes() && sharding.splits_samples(id);
+        let sample = if shares { part * sharding.samples_on(rank, Some(id), 0) } else { 0 };
+        Origin { layer, element, sample }
     }
 }

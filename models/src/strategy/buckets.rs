@@ -6,7 +6,7 @@ use std::ops::Range;
 use lockstep_topology::{Collective, Dtype, InputError};
 use petgraph::graph::NodeIndex;
 
-use super::data_parallel::Passes;
+use super::passes::Passes;
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{AxisLayout, AxisSet, Bucket, Graph, Job, LayerId, Layout, Model};
 
@@ -39,24 +39,37 @@ pub(super) fn through(
 /// they are read.
 pub(super) struct Ends {
     pub(super) range: Range<u64>,
+    /// Axes along which ranks make summands of its gradients.
+    pub(super) partial: AxisSet,
     pub(super) makers: Flow,
     pub(super) readers: Flow,
 }
 
 impl Ends {
-    /// Those of a bucket of whole layers.
-    pub(super) fn of(cut: &Cut, passes: &Passes) -> Ends {
-        let whole = |node| (node, Layout::REPLICATED);
+    /// Those of a bucket of layers whose weights have these layouts, where ranks along `partial` have different samples.
+    pub(super) fn of(cut: &Cut, passes: &Passes, partial: AxisSet, weights: impl Fn(LayerId) -> Layout) -> Ends {
+        let maker = |id: &LayerId| Some((passes.weight[id.index()]?, weights(*id)));
+        let reader = |id: &LayerId| {
+            let layout = weights(*id);
+            passes.readers(*id).map(move |node| (node, layout))
+        };
         Ends {
             range: cut.range.clone(),
-            makers: cut.layers.iter().filter_map(|id| passes.weight[id.index()]).map(whole).collect(),
-            readers: cut.layers.iter().flat_map(|id| passes.readers(*id)).map(whole).collect(),
+            partial,
+            makers: cut.layers.iter().filter_map(maker).collect(),
+            readers: cut.layers.iter().flat_map(reader).collect(),
         }
+    }
+
+    /// Those of a bucket of whole layers.
+    pub(super) fn of_whole(cut: &Cut, passes: &Passes, partial: AxisSet) -> Ends {
+        Ends::of(cut, passes, partial, |_| Layout::REPLICATED)
     }
 }
 
-/// The update of a bucket, and before it the sum of its gradients along `axes`, if there are any.
-pub(super) fn update(graph: &mut Graph, bucket: &Ends, scope: Scope, axes: AxisSet) {
+/// The update of a bucket, and before it the sum of its gradients, where ranks make summands.
+pub(super) fn update(graph: &mut Graph, bucket: &Ends, scope: Scope) {
+    let axes = bucket.partial;
     let partial = |(node, layout): &(NodeIndex, Layout)| (*node, layout.with_each(axes, AxisLayout::Partial));
     let mut flow: Flow = bucket.makers.iter().map(partial).collect();
     let summed = (axes, AxisLayout::Replicated);
@@ -92,7 +105,7 @@ pub(super) fn layers_by_chunk(job: &Job, model: &Model) -> Result<Vec<Vec<LayerI
     Ok(chunks.into_iter().map(|chunk| chunk.map(LayerId).collect()).collect())
 }
 
-/// The buckets of the gradients of `layers`, which are consecutive.
+/// The buckets of the gradients of `layers`; none spans parameters of others.
 pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
     let full = |cut: &Cut| match bucket {
         Bucket::Layer | Bucket::Tensor => true,
@@ -110,7 +123,7 @@ pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<
             continue;
         }
         match cuts.last_mut() {
-            Some(cut) if !full(cut) => {
+            Some(cut) if !full(cut) && cut.range.start == last.range.end => {
                 cut.range.start = first.range.start;
                 cut.layers.push(id);
             }

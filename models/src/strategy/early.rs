@@ -8,7 +8,7 @@
 use petgraph::graph::NodeIndex;
 
 use super::buckets::{Cut, Ends, Flow, through};
-use super::data_parallel::Passes;
+use super::passes::Passes;
 use super::zero::Sharing;
 use crate::graph::{Scope, Tensor};
 use crate::{AxisLayout, AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Operand, Optimizer, fused_chains};

@@ -13,7 +13,10 @@ use lockstep_topology::{InputError, shard};
 
 use super::split::{SplitLayers, everything};
 use super::{Plan, Shard};
-use crate::{Axis, AxisSet, Graph, Job, LayerId, Mesh, Model, Piece};
+use crate::model::{Entry, FEATURES, Names, SAMPLES, Table};
+use crate::{Axis, AxisLayout, AxisSet, Graph, Job, LayerId, Mesh, Model, Piece};
+
+const WHOLE: AxisLayout = AxisLayout::Replicated;
 
 /// Which samples a pass through the dense layers takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,10 +109,9 @@ impl Plan for Hybrid {
         let layers = SplitLayers {
             mesh: Mesh::new(&[(Axis::Data, job.workers)])?,
             axis: Axis::Data,
-            front: front(&job.model)?,
+            table: table(front(&job.model)?),
             passes: self.scheme.passes(job.workers, job.batch_per_rank)?,
             variable_batch: self.variable_batch,
-            pairs: false,
             shares_state: false,
         };
         layers.graph(job)
@@ -118,6 +120,15 @@ impl Plan for Hybrid {
     fn axes(&self) -> AxisSet {
         AxisSet::of(&[Axis::Data])
     }
+}
+
+/// Layers in front work on their own samples, the others have the rows of their weights.
+fn table(front: Vec<bool>) -> Table {
+    let behind = Names::Layers(front.iter().map(|front| !front).collect());
+    Table::default()
+        .weights(behind, &[Entry::Always(FEATURES)])
+        .outputs(Names::Layers(front), &[Entry::Always(SAMPLES)])
+        .outputs(Names::Pattern("*"), &[Entry::If(FEATURES), Entry::Always(WHOLE)])
 }
 
 /// What follows `hybrid:`: a scheme, and whether the batch varies.

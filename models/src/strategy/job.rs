@@ -237,6 +237,9 @@ impl Job {
     pub(crate) fn activations_along(&self, axes: AxisSet, collective: &Collective) -> Algorithm {
         let serves = |default: &&Algorithm| default.serves(collective) && axes == self.strategy.activation_axes();
         let default = self.activations.as_ref().filter(serves);
+        if *collective == Collective::AllToAll {
+            return Algorithm::pairwise();
+        }
         self.axis_algorithms.along(axes).or(default).cloned().unwrap_or_else(Algorithm::direct)
     }
 

@@ -17,7 +17,7 @@ use petgraph::graph::NodeIndex;
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts;
-use super::data_parallel::passes;
+use super::passes::passes;
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{
     Averaging, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId,

@@ -10,8 +10,8 @@ use std::fmt;
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts;
-use super::data_parallel::passes;
 use super::learners::descend;
+use super::passes::passes;
 use super::settings::{Settings, write_common};
 use super::{Plan, Shard};
 use crate::graph::{NodeWork, Scope, Tensor};

@@ -7,7 +7,8 @@ use lockstep_topology::InputError;
 
 use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
-use crate::{Axis, AxisSet, Graph, Job};
+use crate::model::{COLUMNS, Entry, FEATURES, Names, Table};
+use crate::{Axis, AxisLayout, AxisSet, Graph, Job};
 
 /// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward,
 /// of its input's gradient.
@@ -28,7 +29,7 @@ impl Plan for Megatron {
     }
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        SplitLayers::all(job, (true, self.shares_state))?.graph(job)
+        SplitLayers::all(job, table(), self.shares_state)?.graph(job)
     }
 
     fn axes(&self) -> AxisSet {
@@ -38,4 +39,13 @@ impl Plan for Megatron {
     fn activation_axes(&self) -> AxisSet {
         AxisSet::of(&[Axis::Tensor])
     }
+}
+
+/// Columns of the weights behind a layer that is split by rows, else rows; what ranks have whole has whole gradients.
+fn table() -> Table {
+    const ALL: Names = Names::Pattern("*");
+    Table::default()
+        .weights(ALL, &[Entry::If(COLUMNS), Entry::Always(FEATURES)])
+        .outputs(ALL, &[Entry::If(FEATURES), Entry::Always(AxisLayout::Replicated)])
+        .whole_gradients(ALL)
 }

@@ -7,7 +7,8 @@ use lockstep_topology::InputError;
 
 use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
-use crate::{Axis, AxisSet, Graph, Job};
+use crate::model::{Entry, FEATURES, Names, Table};
+use crate::{Axis, AxisLayout, AxisSet, Graph, Job};
 
 /// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +28,7 @@ impl Plan for ModelParallel {
     }
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        SplitLayers::all(job, (false, self.shares_state))?.graph(job)
+        SplitLayers::all(job, table(), self.shares_state)?.graph(job)
     }
 
     fn axes(&self) -> AxisSet {
@@ -37,4 +38,12 @@ impl Plan for ModelParallel {
     fn activation_axes(&self) -> AxisSet {
         AxisSet::of(&[Axis::Tensor])
     }
+}
+
+/// Rows of all weights.
+fn table() -> Table {
+    const ALL: Names = Names::Pattern("*");
+    Table::default()
+        .weights(ALL, &[Entry::Always(FEATURES)])
+        .outputs(ALL, &[Entry::If(FEATURES), Entry::Always(AxisLayout::Replicated)])
 }

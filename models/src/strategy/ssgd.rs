@@ -7,7 +7,7 @@
 use lockstep_topology::InputError;
 
 use super::buckets::{Ends, cuts, update};
-use super::data_parallel::passes;
+use super::passes::passes;
 use super::{Plan, Shard};
 use crate::graph::Scope;
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
@@ -43,7 +43,7 @@ pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let mut graph = Graph::new(model, mesh);
     let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
     for cut in cuts(job)? {
-        update(&mut graph, &Ends::of(&cut, &passes), Scope::Step, axes);
+        update(&mut graph, &Ends::of_whole(&cut, &passes, axes), Scope::Step);
     }
     Ok(graph)
 }

@@ -11,7 +11,7 @@ use petgraph::graph::NodeIndex;
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::{Ends, Flow, cuts, through};
-use super::data_parallel::passes;
+use super::passes::passes;
 use super::{Plan, Shard, ssgd};
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
@@ -59,6 +59,11 @@ impl Sharing {
         Some(Sharing { along, replicas, samples, part: Layout::new(along, PART) })
     }
 
+    /// The axes along which ranks have different samples.
+    pub(super) fn axes(self) -> AxisSet {
+        self.along.or(self.replicas)
+    }
+
     /// The number of exchanges that sum a bucket's gradients.
     pub(super) fn exchanges(self, mesh: &Mesh) -> usize {
         let along = [self.along, self.replicas];
@@ -72,11 +77,11 @@ impl Sharing {
     /// Sums the gradients of a bucket so that each rank has its part of the sum. Returns the nodes that do so, one
     /// after the other, and what they make.
     pub(super) fn scatter(self, graph: &mut Graph, bucket: &Ends, scope: Scope) -> (Vec<NodeIndex>, Flow) {
-        let sum = |layout: &Layout| layout.with_each(self.along.or(self.replicas), AxisLayout::Partial);
+        let sum = |layout: &Layout| layout.with_each(bucket.partial, AxisLayout::Partial);
         let mut flow: Flow = bucket.makers.iter().map(|(node, layout)| (*node, sum(layout))).collect();
         let changes = [
             (Collective::ReduceScatter, self.along, PART),
-            (Collective::AllReduce, self.replicas, AxisLayout::Replicated),
+            (Collective::AllReduce, self.along.iter().fold(bucket.partial, AxisSet::without), AxisLayout::Replicated),
         ];
         let mut nodes = Vec::new();
         for (collective, axes, to) in changes.into_iter().filter(|(_, axes, _)| !axes.is_empty()) {
@@ -127,7 +132,7 @@ pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let Some(sharing) = Sharing::of(&mesh) else { return ssgd::graph(job) };
     let mut graph = Graph::new(&job.model, mesh);
     let passes = passes(&mut graph, &job.model, sharing.samples);
-    let buckets: Vec<Ends> = cuts(job)?.iter().map(|cut| Ends::of(cut, &passes)).collect();
+    let buckets: Vec<Ends> = cuts(job)?.iter().map(|cut| Ends::of_whole(cut, &passes, sharing.axes())).collect();
     sharing.share_state(&mut graph, &buckets);
     Ok(graph)
 }

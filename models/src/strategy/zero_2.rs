@@ -8,8 +8,8 @@
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::buckets::{Ends, cuts};
-use super::data_parallel::passes;
 use super::early::{Order, Uses};
+use super::passes::passes;
 use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero};
 use crate::{AxisSet, Bucket, Graph, Job};
@@ -28,7 +28,7 @@ impl Plan for Zero2 {
         let mut graph = Graph::new(&job.model, mesh);
         let passes = passes(&mut graph, &job.model, sharing.samples);
         let (mut order, cuts) = (Order::of_passes(&graph), cuts(job)?);
-        let buckets: Vec<Ends> = cuts.iter().map(|cut| Ends::of(cut, &passes)).collect();
+        let buckets: Vec<Ends> = cuts.iter().map(|cut| Ends::of_whole(cut, &passes, sharing.axes())).collect();
         let uses = Uses::of(job, &passes, &cuts);
         let weights = uses.update_early((&mut graph, &mut order), sharing, job, &buckets);
         let gathers = sharing.gather_all(&mut graph, &buckets, &weights);

@@ -11,8 +11,8 @@ use lockstep_topology::InputError;
 use petgraph::graph::NodeIndex;
 
 use super::buckets::{Cut, Ends, cuts};
-use super::data_parallel::{Passes, passes};
 use super::early::{Order, Uses};
+use super::passes::{Passes, passes};
 use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor};
@@ -80,7 +80,7 @@ impl Zero3 {
         let mut graph = Graph::new(model, mesh);
         let passes = passes(&mut graph, model, sharing.samples);
         let (mut order, cuts) = (Order::of_passes(&graph), cuts(job)?);
-        let buckets: Vec<Ends> = cuts.iter().map(|cut| Ends::of(cut, &passes)).collect();
+        let buckets: Vec<Ends> = cuts.iter().map(|cut| Ends::of_whole(cut, &passes, sharing.axes())).collect();
         let uses = Uses::of(job, &passes, &cuts);
         let weights = uses.update_early((&mut graph, &mut order), sharing, job, &buckets);
         for (at, bucket, readers) in self.gathers(&uses, &passes, &cuts) {

@@ -111,6 +111,7 @@ pub(crate) fn transition(from: AxisLayout, to: AxisLayout) -> Option<Option<Coll
         (AxisLayout::Partial, AxisLayout::Replicated) => Some(Some(Collective::AllReduce)),
         (AxisLayout::Partial, AxisLayout::Split(_)) => Some(Some(Collective::ReduceScatter)),
         (AxisLayout::Split(_), AxisLayout::Replicated) => Some(Some(Collective::AllGather)),
+        (AxisLayout::Split(from), AxisLayout::Split(to)) if from != to => Some(Some(Collective::AllToAll)),
         (AxisLayout::Partial, AxisLayout::First) => Some(Some(Collective::Reduce { root: 0 })),
         (AxisLayout::First, AxisLayout::Replicated) => Some(Some(Collective::Broadcast { root: 0 })),
         (AxisLayout::Split(Dimension::Sample), AxisLayout::First) => Some(Some(Collective::Gather { root: 0 })),

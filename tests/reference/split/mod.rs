@@ -18,7 +18,8 @@ use lockstep_exec::ExecError;
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
-    Axis, Gather, LayerId, Model, Optimizer, Parameter, Program, RunLength, SgdStep, ShardLayer, Sharding,
+    Axis, AxisLayout, Dimension, LayerId, Model, Optimizer, Parameter, Pass, Program, RunLength, SgdStep, ShardLayer,
+    Sharding,
 };
 use lockstep_topology::InputError;
 
@@ -53,7 +54,7 @@ pub(super) fn train(
     let mut leaders: Vec<u32> = program.mesh.group_of(outside, 0).iter().collect();
     leaders.sort_by_key(|rank| program.source(*rank));
     let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
-    let boundary = boundary(sharding);
+    let boundary = boundary(program, sharding);
 
     let mut weights = Weights::new(init::parameters(whole, seed));
     let part = |samples| Part::new(program, sharding, samples, seed);
@@ -117,16 +118,20 @@ fn layer_of(sharding: &Sharding, id: LayerId) -> &ShardLayer {
     &sharding.layers[own_id(sharding, id).index()]
 }
 
-/// The layer of a rank's model that corresponds to layer `id` of the whole one.
+/// The layer of a rank's model that corresponds to layer `id` of the whole one: the first with this origin, as changes of
+/// layout follow.
 fn own_id(sharding: &Sharding, id: LayerId) -> LayerId {
-    let is_it = |layer: &ShardLayer| layer.origin == id && layer.gather.is_none();
+    let is_it = |layer: &ShardLayer| layer.origin == id;
     LayerId(sharding.layers.iter().position(is_it).expect("a rank's model has a part of every layer") as u32)
 }
 
 /// The layer whose output the passes take: the last one before the cut.
-fn boundary(sharding: &Sharding) -> LayerId {
-    let gathers = |layer: &&ShardLayer| layer.gather == Some(Gather::Samples);
-    sharding.layers.iter().find(gathers).map_or(LayerId(0), |layer| layer.origin)
+fn boundary(program: &Program, sharding: &Sharding) -> LayerId {
+    let cut = program.model.iter().map(|(id, _)| id).find(|id| {
+        let change = sharding.change(&program.model, *id, Pass::Forward);
+        change.is_some_and(|(from, _)| from == AxisLayout::Split(Dimension::Sample))
+    });
+    cut.map_or(LayerId(0), |id| sharding.layers[id.index()].origin)
 }
 
 /// The gradients of ranks with other samples, part by part, summed as by the exchanges of the parts.

@@ -5,7 +5,7 @@ use lockstep_exec::ExecError;
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
 use lockstep_models::{
-    AxisLayout, Buffer, Dimension, Exchange, Gather, Layer, LayerId, Model, Node, Piece, Program, Shape, ShardLayer,
+    AxisLayout, Buffer, Dimension, Exchange, Layer, LayerId, Model, Node, Pass, Piece, Program, Shape, ShardLayer,
     Sharding,
 };
 use lockstep_topology::{Algorithm, Collective, ExpressionId, Group, InputError, ReductionOrder, Schedule, check};
@@ -171,7 +171,7 @@ impl<'a> Part<'a> {
             Work::Whole(kernel) => {
                 let statistics = node.statistics.clone().unwrap_or(0..0);
                 let statistics = &mut self.statistics[statistics.start as usize..statistics.end as usize];
-                kernel.draw(Draw { seed: self.seed, layer: id.0, first: 0, offset: 0 }, &self.places);
+                kernel.draw(Draw { seed: self.seed, layer: id.0, first: 0, offset: 0, skipped: 0 }, &self.places);
                 kernel.forward(Mode::Train, &inputs, &weights[parameters(node)], statistics, &mut output);
             }
             Work::Split(kernels) => {
@@ -272,8 +272,12 @@ impl<'a> Part<'a> {
 
     /// The gradient of a layer's output where each rank needs that of its own features.
     fn sum(&self, id: LayerId, d_output: OutputGradient) -> Option<Vec<f32>> {
-        let returns = |layer: &ShardLayer| layer.gather == Some(Gather::Returns) && layer.origin == id;
-        if self.sharding.layers.iter().any(returns) && !d_output.parts.is_empty() {
+        let summed = (AxisLayout::Partial, AxisLayout::Replicated);
+        let returns = |(at, layer): (u32, &ShardLayer)| {
+            let change = self.sharding.change(&self.program.model, LayerId(at), Pass::BackwardData);
+            layer.origin == id && change == Some(summed)
+        };
+        if (0..).zip(&self.sharding.layers).any(returns) && !d_output.parts.is_empty() {
             let mut sum = all_reduced(&self.algorithm, &d_output.parts);
             d_output.whole.iter().for_each(|whole| add_into(&mut sum, whole));
             return Some(sum);

@@ -34,6 +34,7 @@ impl Contract {
             | Collective::AllGatherV { .. }
             | Collective::Gather { .. }
             | Collective::GatherV { .. } => self.owner(element) == member,
+            Collective::AllToAll => self.pair(element).0 == member,
             Collective::Broadcast { root } | Collective::Scatter { root } => member == root,
             _ => member < self.contributors,
         };
@@ -58,11 +59,21 @@ impl Contract {
             });
             return ends.take_while(|end| *end <= element).count() as u32;
         }
-        let owners = u64::from(self.contributors);
-        let (short, longer) = (self.elements / owners, self.elements % owners);
+        self.shard_of(element, self.contributors.into()) as u32
+    }
+
+    /// The source and the destination of the block that has `element`.
+    fn pair(&self, element: u64) -> (u32, u32) {
+        let members = u64::from(self.contributors);
+        let pair = self.shard_of(element, members * members);
+        ((pair / members) as u32, (pair % members) as u32)
+    }
+
+    /// Which of `shards` even parts of the buffer has `element`.
+    fn shard_of(&self, element: u64, shards: u64) -> u64 {
+        let (short, longer) = (self.elements / shards, self.elements % shards);
         let boundary = longer * (short + 1);
-        let owner = if element < boundary { element / (short + 1) } else { longer + (element - boundary) / short };
-        owner as u32
+        if element < boundary { element / (short + 1) } else { longer + (element - boundary) / short }
     }
 
     /// `range` cut at the boundaries of shards, if the collective's meaning depends on shards.
@@ -83,7 +94,10 @@ impl Contract {
                 return None;
             }
             let mut part = rest.clone();
-            if sharded {
+            if self.collective == Collective::AllToAll {
+                let end = Collective::block(self.elements, self.contributors, self.pair(rest.start)).end;
+                part.end = part.end.min(end);
+            } else if sharded {
                 let owner = self.owner(rest.start);
                 let end = self.collective.part(self.elements, self.contributors, owner).end;
                 part.end = part.end.min(end);
@@ -109,6 +123,7 @@ impl Contract {
             Collective::Reduce { root } | Collective::Gather { root } | Collective::GatherV { root, .. } => {
                 (root, false)
             }
+            Collective::AllToAll => (self.pair(range.start).1, false),
             _ => (0, true),
         };
         let result = value(witness);
@@ -121,6 +136,9 @@ impl Contract {
             }
             Collective::Broadcast { root } | Collective::Scatter { root } => {
                 Some(root).filter(|root| result != ExpressionId::leaf(*root))
+            }
+            Collective::AllToAll => {
+                Some(self.pair(range.start).0).filter(|source| result != ExpressionId::leaf(*source))
             }
             _ => self.missing(result, expressions),
         };

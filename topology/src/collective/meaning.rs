@@ -57,6 +57,10 @@ pub enum Collective {
         /// Elements of each member's part, zero allowed; together the buffer.
         counts: Arc<[u64]>,
     },
+    /// Every member sends a block to every member, in place: the buffer has a block for each pair, in the order of sources and
+    /// then of destinations, `shard(elements, members², from · members + to)`. Member `i` starts with its row, whose source
+    /// it is, and ends with its column.
+    AllToAll,
     /// Every member sends a block to every member, itself included. It reads an input buffer (its blocks in the order
     /// of their destinations) and writes an output buffer (its blocks in the order of their sources).
     AllToAllV {
@@ -66,7 +70,7 @@ pub enum Collective {
 }
 
 /// The names of the collectives.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "allreduce",
     "reduce-scatter",
     "allgather",
@@ -79,9 +83,16 @@ const NAMES: [&str; 12] = [
     "gather",
     "allreduce-to-leaders",
     "gatherv",
+    "alltoall-in-place",
 ];
 
 impl Collective {
+    /// The elements of the block that `from` sends to `to` in an all-to-all in place among `members`.
+    pub fn block(elements: u64, members: u32, (from, to): (u32, u32)) -> Range<u64> {
+        let members = u64::from(members);
+        shard(elements, members * members, u64::from(from) * members + u64::from(to))
+    }
+
     /// The elements that belong to `member` of `members`, in collectives that know parts: by its counts, or evenly.
     pub fn part(&self, elements: u64, members: u32, member: u32) -> Range<u64> {
         match self {
@@ -115,6 +126,7 @@ impl Collective {
             | Collective::Scatter { .. }
             | Collective::Gather { .. }
             | Collective::GatherV { .. }
+            | Collective::AllToAll
             | Collective::AllToAllV { .. } => false,
         }
     }
@@ -144,6 +156,7 @@ impl Collective {
         match self {
             Collective::AllReduce | Collective::AllReduceToLeaders => 2.0 * others,
             Collective::Broadcast { .. } | Collective::Reduce { .. } => 1.0,
+            Collective::AllToAll => others / f64::from(members.max(1)),
             _ => others,
         }
     }
@@ -163,6 +176,7 @@ impl Collective {
             Collective::Gather { .. } => NAMES[9],
             Collective::AllReduceToLeaders => NAMES[10],
             Collective::GatherV { .. } => NAMES[11],
+            Collective::AllToAll => NAMES[12],
         }
     }
 }
@@ -200,6 +214,10 @@ impl FromStr for Collective {
             "scatter" => Ok(Collective::Scatter { root }),
             "gather" => Ok(Collective::Gather { root }),
             "alltoallv" => Err(InputError::new("", text, "alltoallv needs the count of every pair of members")),
+            "alltoall-in-place" => {
+                let message = "strategies exchange blocks in place: use alltoallv, which gives the same time";
+                Err(InputError::new("", text, message))
+            }
             "reduce-scatterv" | "allgatherv" | "gatherv" => {
                 let message = format!(
                     "{name} needs a count for every member: strategies have them; use reduce-scatter, allgather or gather"

@@ -24,8 +24,8 @@ fn allreduces() -> Vec<Algorithm> {
 
 /// The collectives without counts, with the roots that may make a difference.
 fn collectives(members: u32) -> Vec<Collective> {
-    let mut all =
-        vec![Collective::AllReduce, Collective::AllReduceToLeaders, Collective::ReduceScatter, Collective::AllGather];
+    let mut all = vec![Collective::AllReduce, Collective::AllReduceToLeaders];
+    all.extend([Collective::ReduceScatter, Collective::AllGather, Collective::AllToAll]);
     let mut roots = vec![0, members / 3, members - 1];
     roots.dedup();
     for root in roots {

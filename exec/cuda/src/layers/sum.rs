@@ -15,7 +15,7 @@ kernels! {}
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     match of.layer {
         Layer::Relu => Some(Box::new(Sum { relu: true })),
-        Layer::Add | Layer::Gather(_) => Some(Box::new(Sum { relu: of.is_rectified() })),
+        Layer::Add | Layer::Relayout(_) => Some(Box::new(Sum { relu: of.is_rectified() })),
         _ => None,
     }
 }

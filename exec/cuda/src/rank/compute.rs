@@ -80,7 +80,9 @@ impl<A: Activation> Compute for Rank<A> {
                 }
             }
             Work::Kernel(kernel) => {
-                kernel.draw(pass.draw, self.samples.places());
+                let places = self.samples.places();
+                let skipped = u64::from(pass.draw.skipped).min(places.elements());
+                kernel.draw(pass.draw, places.part(skipped..places.elements()));
                 let layer_weights = if self.gathers { &self.weights } else { &self.parameters };
                 let parameters = layer_weights.view(&of.parameters);
                 let statistics = self.statistics.view_mut(&of.statistics);

@@ -106,7 +106,8 @@ impl Compute for Cpu {
             Work::Elsewhere => None,
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.at_hand.labels)),
             Work::Kernel(kernel) => {
-                kernel.draw(pass.draw, &self.at_hand.places);
+                let places = self.at_hand.places.get(pass.draw.skipped as usize..).unwrap_or(&[]);
+                kernel.draw(pass.draw, places);
                 let (parameters, statistics) = self.buffers.of_chain(of.parameters.clone(), of.statistics.clone());
                 kernel.swap_workspace(&mut workspace);
                 kernel.forward(pass.mode, &inputs, parameters, statistics, outputs[0]);

@@ -27,7 +27,7 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let threads = of.threads.clone();
     match of.layer {
         Layer::Relu => Some(Box::new(Sum { relu: true, threads })),
-        Layer::Add | Layer::Gather(_) => Some(Box::new(Sum { relu: of.tail.relu, threads })),
+        Layer::Add | Layer::Relayout(_) => Some(Box::new(Sum { relu: of.tail.relu, threads })),
         Layer::Concat => {
             Some(Box::new(Concat { sizes: of.inputs.iter().map(|shape| size(*shape)).collect(), threads }))
         }

@@ -14,7 +14,7 @@ fn googlenet_has_three_losses_after_all_other_layers() {
         let origin = whole.node(layer.origin);
         // Parameters are the whole model's, in its order.
         let ranges = |node: &Node| node.parameters.iter().map(|p| p.range.clone()).collect::<Vec<_>>();
-        let gather = layer.gather == Some(Gather::Node);
+        let gather = node.layer.is_relayout();
         assert!(gather || (ranges(node) == ranges(origin) && node.name == origin.name), "{}", node.name);
         assert_eq!(node.output, origin.output);
     }

@@ -173,6 +173,8 @@ fn other_strategies_keep_all_gradients() {
         "zero-1",
         "first-device-table",
         "model-parallel",
+        "sequence-parallel",
+        "all-to-all",
         "hybrid:a",
         "hybrid:b",
         "hybrid:c",
@@ -226,7 +228,7 @@ fn jobs_that_keep_all_gradients_are_refused() {
         (
             "zero-1",
             "data=2,tensor=2",
-            "zero-1 has no axis tensor: its axes are pipeline, data, device; model-parallel and megatron",
+            "zero-1 has no axis tensor: its axes are pipeline, data, device; model-parallel, megatron,",
         ),
         ("zero-1", "data=2,tensor=2", "megatron:zero-1"),
         ("zero-2", "data=2,tensor=2", "megatron:zero-1"),

@@ -19,6 +19,7 @@ pub(super) static ENTRY: Entry = Entry {
             Collective::AllReduceToLeaders
                 | Collective::Broadcast { .. }
                 | Collective::Reduce { .. }
+                | Collective::AllToAll
                 | Collective::AllToAllV { .. }
         )
     },

@@ -1,4 +1,4 @@
-//! Runs a pairwise alltoallv: step s exchanges with members at distance s, the own block at distance 0.
+//! Runs a pairwise all-to-all: step s exchanges with members at distance s, the own block of an alltoallv at distance 0.
 //!
 //! p − 1 rounds and a message to itself; each member sends its row of counts. Thakur 2005 §3.3 (long messages). Send
 //! ranges index the sender's row (blocks by destination), receive ranges the receiver's column (blocks by source).
@@ -11,8 +11,11 @@ use super::prelude::*;
 pub(super) static ENTRY: Entry = Entry {
     name: "pairwise",
     help: "step s exchanges with the members at distance s",
-    serves: |collective| matches!(collective, Collective::AllToAllV { .. }),
+    serves: |collective| matches!(collective, Collective::AllToAll | Collective::AllToAllV { .. }),
     lanes: |call| {
+        if *call.collective == Collective::AllToAll {
+            return Ok(Box::new(InPlace { members: call.members() }));
+        }
         let (Collective::AllToAllV { counts }, members) = (call.collective, call.members()) else {
             return Err(call.refuse("exchanges counted blocks: use alltoallv"));
         };
@@ -36,6 +39,53 @@ impl Algorithm {
     /// `pairwise`.
     pub fn pairwise() -> Algorithm {
         Algorithm::new(&ENTRY, [])
+    }
+}
+
+/// Members that exchange blocks in place: each keeps its own block.
+#[derive(Debug)]
+struct InPlace {
+    members: u32,
+}
+
+impl Lanes for InPlace {
+    fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
+        let (members, elements, lanes) = (self.members, split.elements, split.chunks);
+        Lane::new(2 * (members - 1), move |k| {
+            let distance = k / 2 + 1;
+            let (to, from) = ((member + distance) % members, (member + members - distance) % members);
+            let (action, peer, pair) = if k.is_multiple_of(2) {
+                (Action::Send, to, (member, to))
+            } else {
+                (Action::RecvInto, from, (from, member))
+            };
+            LaneStep::new(action, peer, piece(Collective::block(elements, members, pair), lanes, index))
+        })
+    }
+
+    fn rounds(&self) -> u32 {
+        self.members - 1
+    }
+
+    fn largest_message(&self, split: &Split) -> u64 {
+        if self.members == 1 {
+            return 0;
+        }
+        // Longer blocks come first, and the first one stays.
+        let first = Collective::block(split.elements, self.members, (0, 1));
+        (first.end - first.start).div_ceil(split.chunks)
+    }
+
+    fn symmetry(&self, split: &Split) -> (Permutations, u64) {
+        let pairs = u64::from(self.members) * u64::from(self.members);
+        match split.elements.is_multiple_of(pairs) {
+            true => (Permutations::Rotations { unit: 1 }, pairs),
+            false => (Permutations::Identity, 1),
+        }
+    }
+
+    fn chunks(&self, elements: u64, chunk: u64) -> u64 {
+        elements.div_ceil(u64::from(self.members) * u64::from(self.members)).div_ceil(chunk)
     }
 }
 

@@ -126,6 +126,11 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
     };
     let owners: Vec<u32> = (0..elements).map(owner).collect();
     let owner = |element: u64| owners[element as usize];
+    let pair = |element: u64| {
+        let has = |pair: &(u32, u32)| Collective::block(elements, members, *pair).contains(&element);
+        let mut pairs = (0..members).flat_map(|from| (0..members).map(move |to| (from, to)));
+        pairs.find(has).expect("blocks cover the buffer")
+    };
     let before = |member: u32, element: u64| {
         let has = match *schedule.collective() {
             Collective::AllGather
@@ -133,6 +138,7 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
             | Collective::Gather { .. }
             | Collective::GatherV { .. } => owner(element) == member,
             Collective::Broadcast { root } | Collective::Scatter { root } => root == member,
+            Collective::AllToAll => pair(element).0 == member,
             _ => schedule.contributes(member),
         };
         if has { contribution(member, element) } else { GARBAGE }
@@ -159,6 +165,10 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
                 Collective::Scatter { root } => (owner(element) == member).then_some(contribution(root, element)),
                 Collective::Gather { root } | Collective::GatherV { root, .. } => {
                     (root == member).then_some(contribution(owner(element), element))
+                }
+                Collective::AllToAll => {
+                    let (from, to) = pair(element);
+                    (to == member).then_some(contribution(from, element))
                 }
                 Collective::AllToAllV { .. } => None,
             };

@@ -132,7 +132,7 @@ pub(super) fn forward(
             })
             .collect(),
         Layer::Flatten | Layer::Reshape(_) => x.clone(),
-        Layer::Input(_) | Layer::Gather(_) => panic!("no kernel of a chain"),
+        Layer::Input(_) | Layer::Relayout(_) => panic!("no kernel of a chain"),
         Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => panic!("no kernel of a chain"),
     }
 }

@@ -1,21 +1,21 @@
-//! Gathers the parts of ranks: an exchange fills its output. It occurs only in the part of a model that a rank holds
-//! where layers are split (`models/src/model/shard.rs`), and computes nothing.
+//! Changes the layout of its input: an exchange or a copy fills its output. It occurs only in the part of a model that a rank
+//! holds where layers are split (`models/src/model/shard.rs`), and computes nothing.
 
 use super::*;
 
-/// The shape of one gathered sample.
+/// Shape of one sample in the new layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Gathered(pub Shape);
+pub struct Relayout(pub Shape);
 
-const KIND: LayerKind = LayerKind::new("gather", |of| Err(of.refuse("kind", "no file asks for it")));
+const KIND: LayerKind = LayerKind::new("relayout", |of| Err(of.refuse("kind", "no file asks for it")));
 
-impl OfKind for Gathered {
+impl OfKind for Relayout {
     fn kind(&self) -> &'static LayerKind {
         &KIND
     }
 }
 
-impl LayerRule for Gathered {
+impl LayerRule for Relayout {
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         Ok(Signature::elementwise(inputs, self.0).with_whole(&[Dimension::Feature]))
     }

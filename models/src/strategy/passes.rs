@@ -1,0 +1,157 @@
+//! Builds forward and backward passes: a node per layer, and where layers are split a node per change of layout between
+//! them.
+
+use lockstep_topology::Collective;
+use petgraph::graph::NodeIndex;
+
+use crate::graph::{NodeWork, Scope, Tensor};
+use crate::model::NODE_FIRST;
+use crate::tensor::transition;
+use crate::{AxisSet, Graph, LayerId, Layout, Model, Pass, PassRanks, Sharding};
+
+/// The nodes of one micro-batch, by layer.
+pub(super) struct Passes {
+    pub(super) forward: Vec<NodeIndex>,
+    /// Parameter gradients, of layers that have parameters.
+    pub(super) weight: Vec<Option<NodeIndex>>,
+    /// Input gradients, where they are needed.
+    pub(super) data: Vec<Option<NodeIndex>>,
+}
+
+impl Passes {
+    /// All nodes that read the parameters of a layer.
+    pub(super) fn readers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> {
+        [Some(self.forward[id.index()]), self.data[id.index()]].into_iter().flatten()
+    }
+}
+
+/// Adds load, forward and backward passes of whole layers over activations with the layout `samples`.
+pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passes {
+    Builder::new(graph, model, Split::Samples(samples)).build()
+}
+
+/// Adds load, forward and backward passes of a rank's part of each layer.
+pub(super) fn passes_of_parts(graph: &mut Graph, model: &Model, sharding: &Sharding) -> Passes {
+    Builder::new(graph, model, Split::Layers(sharding)).build()
+}
+
+/// What is split.
+#[derive(Clone, Copy)]
+enum Split<'a> {
+    /// Samples alone: all activations have this layout.
+    Samples(Layout),
+    /// Layers too.
+    Layers(&'a Sharding),
+}
+
+struct Builder<'a> {
+    graph: &'a mut Graph,
+    model: &'a Model,
+    split: Split<'a>,
+    passes: Passes,
+    /// By layer: the nodes that make the gradient of its output.
+    upstream: Vec<Vec<NodeIndex>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(graph: &'a mut Graph, model: &'a Model, split: Split<'a>) -> Builder<'a> {
+        let layers = model.layers().len();
+        let passes = Passes { forward: Vec::new(), weight: vec![None; layers], data: vec![None; layers] };
+        Builder { graph, model, split, passes, upstream: vec![Vec::new(); layers] }
+    }
+
+    fn build(mut self) -> Passes {
+        self.forward_passes();
+        (1..self.model.layers().len() as u32).rev().for_each(|id| self.backward_passes(LayerId(id)));
+        self.passes
+    }
+
+    fn scope(&self, id: LayerId) -> Scope {
+        match self.split {
+            Split::Layers(sharding) if sharding.in_passes(id) => Scope::Pass,
+            _ => Scope::MicroBatch,
+        }
+    }
+
+    /// The layouts of a layer's output and of the gradient of its output.
+    fn layouts(&self, id: LayerId) -> [Layout; 2] {
+        match self.split {
+            Split::Samples(samples) => [samples; 2],
+            Split::Layers(sharding) => [sharding.layers[id.index()].output, sharding.layers[id.index()].gradient],
+        }
+    }
+
+    /// The change of layout that a layer is, if it computes nothing: of its input's output, or of the gradient of its own.
+    fn relayout(&self, layer: LayerId, pass: Pass) -> Option<NodeWork> {
+        let Split::Layers(sharding) = self.split else { return None };
+        let (from, to) = sharding.change(self.model, layer, pass)?;
+        let stays = from == to;
+        let collective = transition(from, to).flatten();
+        let axes = if stays { AxisSet::default() } else { AxisSet::of(&[sharding.axis]) };
+        Some(NodeWork::Relayout { layer, pass, collective, axes })
+    }
+
+    /// An edge for each input's output.
+    fn take_inputs(&mut self, id: LayerId, node: NodeIndex) {
+        for input in &self.model.node(id).inputs {
+            let [output, _] = self.layouts(*input);
+            self.graph.edge(self.passes.forward[input.index()], node, Tensor::Activation(*input), output);
+        }
+    }
+
+    /// Loads samples; where the first rank of a node does so, it scatters them.
+    fn load(&mut self) -> NodeIndex {
+        let load = self.graph.node(NodeWork::Load, Scope::MicroBatch);
+        let Split::Layers(Sharding { axis, pass_ranks: PassRanks::FirstOfNode, .. }) = self.split else { return load };
+        let (layer, collective) = (LayerId(0), Some(Collective::Scatter { root: 0 }));
+        let scatter = NodeWork::Relayout { layer, pass: Pass::Forward, collective, axes: AxisSet::of(&[*axis]) };
+        let scatter = self.graph.node(scatter, Scope::MicroBatch);
+        self.graph.edge(load, scatter, Tensor::Activation(layer), NODE_FIRST);
+        scatter
+    }
+
+    fn forward_passes(&mut self) {
+        let input = self.load();
+        self.passes.forward.push(input);
+        for id in (1..self.model.layers().len() as u32).map(LayerId) {
+            let work = self.relayout(id, Pass::Forward).unwrap_or(NodeWork::Layer(id, Pass::Forward));
+            let node = self.graph.node(work, self.scope(id));
+            self.take_inputs(id, node);
+            self.passes.forward.push(node);
+            if self.model.node(id).layer.is_loss() {
+                // A loss is its own upstream: its backward pass starts from its own forward pass.
+                self.upstream[id.index()].push(node);
+            }
+        }
+    }
+
+    fn backward_passes(&mut self, id: LayerId) {
+        let node = self.model.node(id);
+        let mut works = Vec::new();
+        // Parameter gradients first: their exchange overlaps the data gradient.
+        if !node.parameters.is_empty() {
+            works.push((Pass::BackwardWeight, NodeWork::Layer(id, Pass::BackwardWeight)));
+        }
+        if self.model.needs_input_gradient(id) {
+            let pass = Pass::BackwardData;
+            works.push((pass, self.relayout(id, pass).unwrap_or(NodeWork::Layer(id, pass))));
+        }
+        let [_, gradient] = self.layouts(id);
+        for (pass, work) in works {
+            let computes = matches!(work, NodeWork::Layer(..));
+            let this = self.graph.node(work, self.scope(id));
+            for from in self.upstream[id.index()].clone() {
+                self.graph.edge(from, this, Tensor::ActivationGradient(id), gradient);
+            }
+            if computes {
+                self.take_inputs(id, this);
+            }
+            if pass == Pass::BackwardWeight {
+                self.passes.weight[id.index()] = Some(this);
+            } else {
+                self.passes.data[id.index()] = Some(this);
+                node.inputs.iter().for_each(|input| self.upstream[input.index()].push(this));
+            }
+        }
+    }
+}
