@@ -13,18 +13,18 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use lockstep_topology::Collective;
 use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use crate::layer::Features;
 use crate::{
     Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, Formula, LayerId, Layout, Mesh, Model, Optimizer, Pass,
     Stream,
 };
-use rules::{Rule, TensorLayout};
+use rules::{Operands, Rule, TensorLayout};
 pub use table::{LayoutChange, LayoutRow};
 
 /// The tensor of an edge.
@@ -160,9 +160,8 @@ pub struct Graph {
     pub dag: DiGraph<GraphNode, Edge>,
     /// The workers, over whose axes tensors are laid out.
     pub mesh: Mesh,
-    /// By layer: its name, and whether each feature of the output depends on one feature of the inputs alone.
-    names: Vec<String>,
-    by_channel: Vec<bool>,
+    /// By layer: its name and its operands.
+    layers: Arc<[(String, Operands)]>,
 }
 
 /// A layout that no rule allows.
@@ -180,9 +179,8 @@ impl std::error::Error for LayoutError {}
 impl Graph {
     /// A graph without nodes for the layers of `model` on the workers of `mesh`.
     pub fn new(model: &Model, mesh: Mesh) -> Graph {
-        let by_channel = model.layers().iter().map(|node| node.signature.features() == Features::Follow).collect();
-        let names = model.layers().iter().map(|node| node.name.clone()).collect();
-        Graph { names, by_channel, mesh, ..Graph::default() }
+        let layers = model.layers().iter().map(|node| (node.name.clone(), Operands::of(node))).collect();
+        Graph { layers, mesh, ..Graph::default() }
     }
 
     /// Adds a node.
@@ -224,7 +222,7 @@ impl Graph {
         for edge in self.dag.edge_references() {
             dag.add_edge(place[edge.source().index()], place[edge.target().index()], *edge.weight());
         }
-        Graph { dag, mesh: self.mesh.clone(), names: self.names.clone(), by_channel: self.by_channel.clone() }
+        Graph { dag, mesh: self.mesh.clone(), layers: Arc::clone(&self.layers) }
     }
 
     /// Proves the layouts: on every axis some rule allows each node's inputs and outputs, collectives change a layout
@@ -248,7 +246,7 @@ impl Graph {
             let (inputs, outputs) =
                 (self.tensors_at(index, Direction::Incoming), self.tensors_at(index, Direction::Outgoing));
             for axis in axes.iter() {
-                let rule = Rule { work, axis, by_channel: self.is_by_channel(work) };
+                let rule = Rule { work, axis, operands: self.operands(work) };
                 let [inputs, outputs] = [&inputs, &outputs].map(|tensors| placed(tensors, axis));
                 if !rule.allows(&inputs, &outputs) {
                     return Err(self.refusal(rule, &inputs, &outputs));
@@ -322,8 +320,9 @@ impl Graph {
         LayoutError(format!("on axis {axis} {work} takes [{takes}] and gives [{gives}]: no rule allows that; {cure}"))
     }
 
-    fn is_by_channel(&self, work: &NodeWork) -> bool {
-        matches!(work, NodeWork::Layer(id, _) if self.by_channel.get(id.index()) == Some(&true))
+    fn operands(&self, work: &NodeWork) -> Option<&Operands> {
+        let NodeWork::Layer(id, _) = work else { return None };
+        self.layers.get(id.index()).map(|(_, operands)| operands)
     }
 
     /// The tensors at a node in one direction with their layouts, each pair once.

@@ -109,6 +109,12 @@ macro_rules! strategies {
             )*
         }
 
+        /// Each strategy as it may be written, with a comma after each.
+        #[macro_export]
+        macro_rules! strategy_forms {
+            () => { concat!($($forms, ", "),*) };
+        }
+
         impl Strategy {
             /// Each strategy as it may be written, with placeholders for settings.
             pub fn forms() -> impl Iterator<Item = &'static str> {

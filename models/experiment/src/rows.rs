@@ -42,10 +42,11 @@ macro_rules! rows {
             }),
         }
         "strategy" strategy: Strategy = Strategy::default(),
-        "How training is spread over ranks: ssgd, zero-1, zero-2, zero-3, hybrid:a, hybrid:b, hybrid:c, hybrid:g=2 (b and c also with \
-         :variable-batch), model-parallel, megatron (both also with :zero-1), first-device-table, sma, sma:momentum=0.9:tau=2:alpha=0.25:first-come, \
-         sma:reference-models, \
-         ea-sgd:tau=4:round-robin, local-sgd:tau=4:momentum=0.5", {
+        concat!(
+            "How training is spread over ranks: ", lockstep_models::strategy_forms!(), "and with settings such as zero-3:prefetch=2:no-reshard, \
+             hybrid:b:variable-batch, sma:momentum=0.9:tau=2:alpha=0.25:first-come, sma:reference-models, ea-sgd:tau=4:round-robin, \
+             local-sgd:tau=4:momentum=0.5"
+        ), {
             value: "STRATEGY,…", default: "ssgd", how: &Each(word(), Experiment::set_strategies),
             flag_of: PREDICT | RUN, trained: Some((Trained::As, |run| Some(run.configuration.job.strategy.to_string()))),
             axis: Some(SweepAxis {

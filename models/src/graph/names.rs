@@ -6,7 +6,7 @@ use crate::{LayerId, Pass};
 impl Graph {
     /// The layer's name in the model.
     pub(super) fn layer_name(&self, id: LayerId) -> String {
-        self.names.get(id.index()).cloned().unwrap_or_else(|| format!("layer {}", id.index()))
+        self.layers.get(id.index()).map(|(name, _)| name.clone()).unwrap_or_else(|| format!("layer {}", id.index()))
     }
 
     /// `backward-weight conv1`, `update of elements 0..8`, `allreduce along data of elements 0..8`.

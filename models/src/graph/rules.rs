@@ -1,12 +1,14 @@
 //! Decides which layouts of its inputs a node may take on an axis, and which layouts its outputs then have.
 
 mod elementwise;
+mod layer;
 
 use lockstep_topology::Collective;
 
 use super::{NodeWork, Tensor};
 use crate::tensor::transition;
-use crate::{Axis, AxisLayout, Dimension, Pass};
+use crate::{Axis, AxisLayout, Dimension};
+pub(super) use layer::Operands;
 
 /// A tensor and its layout on the axis in question.
 pub(super) type TensorLayout = (Tensor, AxisLayout);
@@ -16,12 +18,12 @@ const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
 const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
 const ELEMENTS: AxisLayout = AxisLayout::Split(Dimension::Element);
 
-/// A node, the axis on which it is looked at, and whether it is a layer that works channel by channel.
+/// A node, the axis on which it is looked at, and the operands of the layer that it runs, if it runs one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule<'a> {
     pub(super) work: &'a NodeWork,
     pub(super) axis: Axis,
-    pub(super) by_channel: bool,
+    pub(super) operands: Option<&'a Operands>,
 }
 
 impl Rule<'_> {
@@ -48,7 +50,7 @@ impl Rule<'_> {
         }
         match self.work {
             NodeWork::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
-            NodeWork::Layer(_, pass) => layer(*pass, self.by_channel, inputs, outputs),
+            NodeWork::Layer(_, pass) => self.operands.is_some_and(|of| of.allow(*pass, inputs, outputs)),
             NodeWork::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
             NodeWork::Relayout { .. } | NodeWork::Collective { .. } => false,
         }
@@ -84,56 +86,4 @@ fn are_alike(inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
         some.iter().all(|(_, layout)| others.iter().any(|(_, other)| other == layout))
     };
     within(inputs, outputs) && within(outputs, inputs)
-}
-
-/// The rules of a layer's pass, which is linear in its weights, its input (forward) and its gradient (backward).
-fn layer(pass: Pass, by_channel: bool, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
-    let all = |items: &[TensorLayout], placement| items.iter().all(|(_, other)| *other == placement);
-    let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(tensor, _)| tensor.is_weights());
-    let (gradients, activations): (Vec<_>, Vec<_>) =
-        data.iter().copied().partition(|(tensor, _)| matches!(tensor, Tensor::ActivationGradient(_)));
-    // Samples do not depend on each other: each rank computes its own, with weights that are the same or its own.
-    let same_or_own = all(&weights, AxisLayout::Replicated) || all(&weights, AxisLayout::Own);
-    let samples = all(&data, SAMPLES) && same_or_own && all(outputs, SAMPLES);
-    // A node without weights may run on the first rank alone: the others then contribute nothing.
-    let first = weights.is_empty() && all(&data, AxisLayout::First) && all(outputs, AxisLayout::First);
-    // Channel by channel, split features stay split.
-    let channels = by_channel && all(&data, FEATURES) && all(&weights, FEATURES) && all(outputs, FEATURES);
-    let product = |split| !by_channel && !weights.is_empty() && all(&weights, split);
-    let (rows, columns) = (product(FEATURES), product(COLUMNS));
-    match pass {
-        // y = W·x: split rows of W give split features of y; split columns and their features of x give one
-        // part of y each.
-        Pass::Forward => {
-            let split = rows && all(&data, AxisLayout::Replicated) && all(outputs, FEATURES);
-            let parts = columns && all(&data, FEATURES) && all(outputs, AxisLayout::Partial);
-            samples || first || channels || split || parts
-        }
-        // dx = Wᵀ·dy: split rows of W and their features of dy give one part of dx each; a part of dy, where W and x
-        // are the same, gives a part of dx; split columns of W give split features of dx.
-        Pass::BackwardData => {
-            let parts = rows && all(&gradients, FEATURES);
-            let passed_on = all(&weights, AxisLayout::Replicated) && all(&gradients, AxisLayout::Partial);
-            let partial = all(&activations, AxisLayout::Replicated) && all(outputs, AxisLayout::Partial);
-            let whole = all(&gradients, AxisLayout::Replicated) && all(&activations, FEATURES);
-            samples
-                || first
-                || channels
-                || ((parts || passed_on) && partial)
-                || (columns && whole && all(outputs, FEATURES))
-        }
-        // dW = Σ over samples of dy·xᵀ: split samples give partial sums, which are complete where each rank has its own
-        // weights; split features of dy give split rows, those of x split columns.
-        Pass::BackwardWeight => {
-            let own = !weights.is_empty() && all(&weights, AxisLayout::Own);
-            let partial = all(&weights, AxisLayout::Replicated) && all(outputs, AxisLayout::Partial);
-            let activation = if by_channel { FEATURES } else { AxisLayout::Replicated };
-            (all(&data, SAMPLES) && (partial || own && all(outputs, AxisLayout::Own)))
-                || (all(&gradients, FEATURES) && all(&activations, activation) && all(outputs, FEATURES))
-                || (!by_channel
-                    && all(&gradients, AxisLayout::Replicated)
-                    && all(&activations, FEATURES)
-                    && all(outputs, COLUMNS))
-        }
-    }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::rules::Rule;
 use super::*;
 use crate::tensor::transition;
-use crate::{AxisLayout, Coefficient, Dimension, Formula, Operand};
+use crate::{AxisLayout, Coefficient, Dense, Dimension, Formula, Layer, Operand, Scale, Shape};
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
@@ -16,7 +16,9 @@ const LAYOUTS: [AxisLayout; 5] = [AxisLayout::Replicated, SAMPLES, FEATURES, COL
 
 /// A graph without nodes on four ranks.
 fn graph() -> Graph {
-    Graph { mesh: Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]).unwrap(), ..Graph::default() }
+    let with_weights = |model: &Model| !model.node(LayerId(1)).parameters.is_empty();
+    let model = (0..).map(|seed| crate::random_model(seed, false)).find(with_weights).expect("one begins with weights");
+    Graph::new(&model, Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]).unwrap())
 }
 
 fn step(gradient: AxisLayout, collective: Option<Collective>) -> Graph {
@@ -208,7 +210,7 @@ fn learners_of_a_device_are_a_node() {
         (Axis::Device, AxisLayout::Replicated, true),
         (Axis::Device, AxisLayout::First, false),
     ] {
-        let rule = Rule { work: &work, axis, by_channel: false };
+        let rule = Rule { work: &work, axis, operands: None };
         let (takes, gives) = ((Tensor::Difference, AxisLayout::Partial), (Tensor::Difference, gives));
         assert_eq!(rule.allows(&[takes], &[gives]), allowed, "{axis}: {}", gives.1);
     }
@@ -226,6 +228,12 @@ proptest! {
         let (m, width) = if by_channel { (k, 1) } else { (outputs * ranks, k) };
         let (weight, x, d_y) = (Matrix::new(m, width, seed), Matrix::new(n, k, seed ^ 1), Matrix::new(n, m, seed ^ 2));
         let (activation, gradient) = (Tensor::Activation(LayerId(0)), Tensor::ActivationGradient(LayerId(1)));
+        let layer = if by_channel {
+            Layer::Scale(Scale { bias: false })
+        } else {
+            Layer::Dense(Dense { out_features: m as u32, bias: false })
+        };
+        let operands = Operands { inputs: vec![LayerId(0)], signature: layer.signature(&[Shape::flat(k as u32)]).unwrap() };
         let mut rules = 0;
         for pass in [Pass::Forward, Pass::BackwardData, Pass::BackwardWeight] {
             let whole = computed(pass, by_channel, &weight, &x, &d_y).expect("whole matrices fit");
@@ -234,10 +242,12 @@ proptest! {
                     // A pass of the data reads weights, one of the weights reads both.
                     let (inputs, output, is_weight) = match pass {
                         Pass::Forward => (vec![(Tensor::Weight, of_weight), (activation, of_data)], activation, false),
-                        Pass::BackwardData => (vec![(Tensor::Weight, of_weight), (gradient, of_data)], gradient, false),
+                        Pass::BackwardData => {
+                            (vec![(Tensor::Weight, of_weight), (gradient, of_data)], Tensor::ActivationGradient(LayerId(0)), false)
+                        }
                         Pass::BackwardWeight => (vec![(gradient, of_data), (activation, of_x)], Tensor::WeightGradient, true),
                     };
-                    let rule = Rule { work: &NodeWork::Layer(LayerId(1), pass), axis: Axis::Data, by_channel };
+                    let rule = Rule { work: &NodeWork::Layer(LayerId(1), pass), axis: Axis::Data, operands: Some(&operands) };
                     if !rule.allows(&inputs, &[(output, of_output)]) {
                         continue;
                     }
@@ -292,7 +302,7 @@ proptest! {
         let inputs: Vec<_> = (0..3).filter(read).map(|at| (TENSORS[at], layout(at))).collect();
         let of = Elementwise::new(formula.clone(), 0..1);
         let work = NodeWork::Elementwise { of, stream: Stream::Compute };
-        let rule = Rule { work: &work, axis: Axis::Data, by_channel: false };
+        let rule = Rule { work: &work, axis: Axis::Data, operands: None };
         let on_rank = |rank: usize| -> [i64; 4] {
             std::array::from_fn(|at| values[if at < 3 && layout(at) == AxisLayout::Replicated { at } else { 4 * rank + at }])
         };
@@ -318,7 +328,7 @@ proptest! {
         let allows = |formula: &Formula, inputs: &[(Tensor, AxisLayout)], output| {
             let of = Elementwise::new(formula.clone(), 0..1);
             let work = NodeWork::Elementwise { of, stream: Stream::Compute };
-            Rule { work: &work, axis: Axis::Learner, by_channel: false }.allows(inputs, &[output])
+            Rule { work: &work, axis: Axis::Learner, operands: None }.allows(inputs, &[output])
         };
         let (own, partial, same) = (AxisLayout::Own, AxisLayout::Partial, AxisLayout::Replicated);
         let from = |w, z| [(Tensor::Weight, w), (Tensor::Average, z)];

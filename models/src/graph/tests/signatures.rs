@@ -1,9 +1,9 @@
 //! Compares what follows from layers' signatures with their shapes and with the rules by which graphs are proved.
 
-use super::{COLUMNS, FEATURES, LAYOUTS};
-use crate::graph::rules::{Rule, TensorLayout};
+use super::{COLUMNS, FEATURES, LAYOUTS, SAMPLES};
+use crate::graph::rules::{Operands, Rule};
 use crate::graph::{NodeWork, Tensor};
-use crate::layer::{Features, IndexUse, InputUse, PassLayouts, Signature};
+use crate::layer::{Features, IndexUse, Signature};
 use crate::{Axis, AxisLayout, Dimension, LayerId, Node, Pass, random_model};
 
 const THIS: LayerId = LayerId(1);
@@ -12,56 +12,6 @@ const PASSES: [Pass; 3] = [Pass::Forward, Pass::BackwardData, Pass::BackwardWeig
 /// Layers of every kind.
 fn nodes() -> impl Iterator<Item = Node> {
     (0..200).flat_map(|seed| random_model(seed, true).layers()[1..].to_vec())
-}
-
-/// The rules call rows of a weight its features.
-fn as_rules_name(layout: AxisLayout) -> AxisLayout {
-    if layout == AxisLayout::Split(Dimension::Output) { FEATURES } else { layout }
-}
-
-/// The one layout of several tensors; `None` where they differ.
-fn one(layouts: &[AxisLayout]) -> Option<AxisLayout> {
-    let first = layouts.first().copied().map(as_rules_name)?;
-    layouts.iter().all(|layout| as_rules_name(*layout) == first).then_some(first)
-}
-
-/// What a node of this pass takes and gives; `None` where its graph has one layout for tensors that differ.
-fn tensors(node: &Node, pass: Pass, of: &PassLayouts) -> Option<(Vec<TensorLayout>, TensorLayout)> {
-    let input = one(&of.inputs)?;
-    let weights = if of.parameters.is_empty() { None } else { Some((Tensor::Weight, one(&of.parameters)?)) };
-    let activation = (Tensor::Activation(LayerId(0)), input);
-    let gradient = of.gradient.map(|layout| (Tensor::ActivationGradient(THIS), layout));
-    let made = one(&of.made)?;
-    Some(match pass {
-        Pass::Forward => (weights.into_iter().chain([activation]).collect(), (Tensor::Activation(THIS), made)),
-        Pass::BackwardData => {
-            let reads_input = node.layer.rule().kind().input_use == InputUse::Always;
-            let read = reads_input.then_some(activation);
-            let takes = weights.into_iter().chain(gradient).chain(read).collect();
-            (takes, (Tensor::ActivationGradient(LayerId(0)), made))
-        }
-        Pass::BackwardWeight => (gradient.into_iter().chain([activation]).collect(), (Tensor::WeightGradient, made)),
-    })
-}
-
-/// The passes that a node has.
-fn passes(node: &Node) -> impl Iterator<Item = Pass> {
-    let weighs = !node.parameters.is_empty();
-    let wanted = node.layer.is_loss();
-    PASSES.into_iter().filter(move |pass| match pass {
-        Pass::Forward => true,
-        Pass::BackwardData => !wanted,
-        Pass::BackwardWeight => weighs,
-    })
-}
-
-/// Whether graphs split such an index: along samples and features, not yet along rows and columns of images or groups.
-fn is_served(signature: &Signature, index: usize) -> bool {
-    if signature.features() == Features::Groups {
-        return index == 0;
-    }
-    let operands = signature.inputs.iter().chain(&signature.parameters).chain([&signature.output]).flatten();
-    operands.filter(|(own, _)| *own == index).all(|(_, of)| !matches!(of, Dimension::Row | Dimension::Column))
 }
 
 #[test]
@@ -84,62 +34,34 @@ fn operands_have_the_elements_of_their_indices() {
     }
 }
 
-/// Every split that a signature permits is one that the rules prove, in each pass.
+/// Of a matrix product no other split is allowed forward than those along samples, rows and columns, and of a layer that works
+/// feature by feature none but those along samples and features.
 #[test]
-fn layouts_that_follow_from_signatures_are_allowed() {
-    let mut proved = 0;
+fn rules_allow_the_layouts_that_follow_and_nothing_else() {
+    let (mut products, mut followers) = (0, 0);
     for node in nodes() {
-        for index in (0..node.signature.indices.len()).filter(|index| is_served(&node.signature, *index)) {
-            for pass in passes(&node) {
-                let Some(of) = node.signature.layouts(pass, index) else { continue };
-                let Some((takes, gives)) = tensors(&node, pass, &of) else { continue };
-                let work = NodeWork::Layer(THIS, pass);
-                let by_channel = node.signature.features() == Features::Follow;
-                let rule = Rule { work: &work, axis: Axis::Data, by_channel };
-                assert!(
-                    rule.allows(&takes, &[gives]),
-                    "{} {pass:?} along {index} of {:?}: {takes:?} gives {gives:?}",
-                    node.layer,
-                    node.signature
-                );
-                proved += 1;
-            }
-        }
-    }
-    assert!(proved > 5_000, "{proved}");
-}
-
-/// Of a matrix product no other split is allowed forward than those along samples, rows and columns.
-#[test]
-fn rules_of_products_allow_nothing_else() {
-    let mut products = 0;
-    for node in nodes().filter(|node| node.signature.features() == Features::Rows) {
-        let without_bias = node.parameters.len() == 1;
-        let derived: Vec<[AxisLayout; 3]> = (0..node.signature.indices.len())
-            .filter(|index| is_served(&node.signature, *index))
-            .filter_map(|index| {
-                let of = node.signature.layouts(Pass::Forward, index)?;
-                Some([one(&of.parameters)?, one(&of.inputs)?, one(&of.made)?])
-            })
-            .chain([[AxisLayout::Replicated; 3]])
-            .collect();
-        let work = NodeWork::Layer(THIS, Pass::Forward);
-        let rule = Rule { work: &work, axis: Axis::Data, by_channel: false };
+        let (rows, columns) = ([FEATURES, AxisLayout::Replicated, FEATURES], [COLUMNS, FEATURES, AxisLayout::Partial]);
+        let own = match node.signature.features() {
+            Features::Rows if node.parameters.len() == 1 => vec![rows, columns],
+            Features::Rows => vec![rows],
+            Features::Follow if !node.parameters.is_empty() && node.inputs.len() == 1 => vec![[FEATURES; 3]],
+            _ => continue,
+        };
+        let samples = [AxisLayout::Replicated, SAMPLES, SAMPLES];
+        let served: Vec<[AxisLayout; 3]> = own.into_iter().chain([samples, [AxisLayout::Replicated; 3]]).collect();
+        let (work, operands) = (NodeWork::Layer(THIS, Pass::Forward), Operands::of(&node));
+        let rule = Rule { work: &work, axis: Axis::Data, operands: Some(&operands) };
         for weight in LAYOUTS {
             for (input, output) in LAYOUTS.into_iter().flat_map(|input| LAYOUTS.map(|output| (input, output))) {
-                // Columns of a layer with biases are refused where the graph is made.
-                if weight == COLUMNS && !without_bias {
-                    continue;
-                }
-                let takes = [(Tensor::Weight, weight), (Tensor::Activation(LayerId(0)), input)];
+                let takes = [(Tensor::Weight, weight), (Tensor::Activation(node.inputs[0]), input)];
                 let allowed = rule.allows(&takes, &[(Tensor::Activation(THIS), output)]);
-                let follows = derived.contains(&[weight, input, output]);
+                let follows = served.contains(&[weight, input, output]);
                 assert_eq!(allowed, follows, "{}: {weight}, {input} gives {output}", node.layer);
             }
         }
-        products += 1;
+        *(if node.is_product() { &mut products } else { &mut followers }) += 1;
     }
-    assert!(products > 100, "{products}");
+    assert!(products > 100 && followers > 100, "{products} {followers}");
 }
 
 /// Shapes, products, layouts and what ranks may split follow from the signature alone.
