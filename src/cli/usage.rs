@@ -34,7 +34,12 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             let meant = text(ContextKind::SuggestedValue);
             let all = text(ContextKind::ValidValue);
             let hint = if meant.is_empty() { String::new() } else { format!("did you mean {meant}? ") };
-            InputError::new(flag, value, format!("{hint}the values are {all}"))
+            let of_cluster = if flag == "--network" {
+                "; a fabric is named with the cluster, dgx-a100:4@infiniband-hdr"
+            } else {
+                ""
+            };
+            InputError::new(flag, value, format!("{hint}the values are {all}{of_cluster}"))
         }
         ErrorKind::UnknownArgument => {
             unknown_argument(&flag, &text(ContextKind::SuggestedArg), &error.render().to_string())

@@ -190,6 +190,7 @@ const NO_KEYS: &[(&[&str], &str)] = &[
         &["b", "e", "f", "minbytes", "maxbytes", "stepfactor", "size", "sizes", "message-size", "msg-size"],
         "is {bytes} here, of a collective: write {bytes} 1MiB, or {bytes} 8..128MiB for each double of 8 bytes up to 128 MiB",
     ),
+    (&["json", "csv"], "is a format here: write {format} json or csv"),
     (&["g"], "is {ranks} here: write the number of GPUs there"),
     (&["m"], "has no short form: write {model}"),
     (&["c"], "has no short form: write {cluster}"),
