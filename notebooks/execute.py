@@ -23,8 +23,10 @@ folder = pathlib.Path(__file__).resolve().parent
 target = folder.parent / "out" / "notebooks"
 # Times of the machine that executes it.
 MEASURED = {"quickstart"}
-# Colours of a committed picture.
-PALETTE = 48
+# Numbers of colours that a committed picture may have: the first with which it keeps those of its series.
+PALETTES = 48, 96, 192, 256
+# Pixels of a colour that is a series', and how far each of its three parts may move.
+PIXELS, MOVED = 40, 16
 
 
 def code(notebook):
@@ -40,6 +42,21 @@ def texts(notebook):
     return [output["text"] for output in outputs if "text" in output] + [data["text/markdown"] for data in shown if "text/markdown" in data]
 
 
+def reduced(picture):
+    """The picture with few colours, where no colour that a series may have becomes another's."""
+    width, raw = picture.width, picture.tobytes()
+    pixels = list(zip(raw[0::3], raw[1::3], raw[2::3]))
+    often = {colour for count, colour in picture.getcolors(len(pixels)) if count >= PIXELS}
+    places = {colour: at for at, colour in enumerate(pixels) if colour in often}
+    for colours in PALETTES:
+        small = picture.quantize(colours)
+        found = small.convert("RGB")
+        moved = [max(abs(a - b) for a, b in zip(colour, found.getpixel((at % width, at // width)))) for colour, at in places.items()]
+        if max(moved, default=0) <= MOVED:
+            return small
+    return picture
+
+
 def smaller(notebook):
     """Pictures with few colours, and no times of execution."""
     for cell in notebook.cells:
@@ -48,7 +65,7 @@ def smaller(notebook):
             if "image/png" in output.get("data", {}):
                 picture = Image.open(io.BytesIO(base64.b64decode(output["data"]["image/png"]))).convert("RGB")
                 small = io.BytesIO()
-                picture.quantize(PALETTE).save(small, "png", optimize=True)
+                reduced(picture).save(small, "png", optimize=True)
                 output["data"]["image/png"] = base64.b64encode(small.getvalue()).decode()
 
 

@@ -63,6 +63,24 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("sim predict --model lenet --strategy tp", &["--tp 2", "megatron"]),
     ("sim predict --model lenet --strategy pipeline", &["--pp 2"]),
     ("sim predict --model lenet --strategy ps", &["parameter-server:1"]),
+    ("sim predict --model lenet --cluster dgx-h100:8@hdr", &["did you mean", "infiniband-hdr"]),
+    ("sim predict --model vgg --cluster dgx-h100", &["did you mean", "vgg-16", "vgg-19"]),
+    ("sim predict --model lenet,vgg-16 --cluster dgx-h100", &["name one", "sim sweep"]),
+    ("sim predict --model lenet --cluster dgx-h100 --precision fp32,bf16", &["fp32,bf16", "one value", "sim sweep"]),
+    ("sim predict --model net.pt --cluster dgx-h100", &["net.pt", ".onnx", "export"]),
+    ("sim predict --model lenet --cluster dgx-h100 dgx-a100", &["EXPERIMENT: dgx-a100:", "with commas"]),
+    ("sim predict --model lenet --optimizer adam", &["SGD", "--momentum"]),
+    ("sim predict --model lenet -n 8", &["--ranks"]),
+    ("sim collective -b 8 -e 128M -g 8", &["-b:", "--bytes 8..128MiB"]),
+    ("sim collective --ranks 8 --bytes 1M --size 1G", &["--bytes"]),
+    ("sim collective --ranks 8 --bytes 1M --batch-size 32", &["not an argument of this command", "in others"]),
+    ("sim collective --ranks 8 --bytes 1M --cluster dgx-h100,dgx-a100", &["name one", "sim sweep"]),
+    ("sim predict listed.toml", &["listed.toml:3", "[sweep]"]),
+    ("sim predict --model lenet --cluster dgx-h100 --ranks 1..8", &["1..8:", "with commas"]),
+    ("sim predict --model lenet --cluster dgx-h100 --network infiniband-hdr", &["@infiniband-hdr"]),
+    ("sim predict --model lenet --json", &["--format json"]),
+    ("train --model lenet", &["did you mean exec run"]),
+    ("compare", &["experiments/quickstart.toml"]),
     ("sim predict --model lenet --precision amp", &["bf16 or fp16"]),
     ("sim predict --model lenet --algorithm gloo", &["use ring"]),
     ("sim predict --model lenet --batch-size 32", &["--batch-per-rank", "--global-batch"]),
@@ -102,6 +120,8 @@ fn names_of_other_programs_are_taken() {
 fn errors_name_our_names() {
     let folder = folder("first-hour-errors");
     std::fs::write(folder.join("words.toml"), "name = \"e\"\nmodel = \"lenet\"\ndtype = \"bf16\"\n").expect("a file");
+    let listed = "name = \"e\"\nmodel = \"lenet\"\nprecision = [\"fp32\", \"bf16\"]\n";
+    std::fs::write(folder.join("listed.toml"), listed).expect("a file");
     let mut faults = Vec::new();
     for (line, words) in REFUSED {
         let output = lockstep(&folder, &line.split(' ').collect::<Vec<_>>());
@@ -162,4 +182,24 @@ fn lists_of_clusters_and_strategies_give_rows_for_each() {
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["rows"].as_array().map(Vec::len), Some(1));
     assert!(json["notes"].to_string().contains("write cluster dgx-h100:16"), "{}", json["notes"]);
+}
+
+/// What is taken in another sense than elsewhere, or stands for more than the row says, is in a note.
+#[test]
+fn notes_say_what_a_row_does_not() {
+    let folder: PathBuf = folder("first-hour-notes");
+    for (line, words) in [
+        ("sim predict --model lenet --cluster dgx-h100 --ranks 8 --bucket 25", &["in bytes", "25MiB"][..]),
+        ("sim collective --cluster dgx-h100:2 --ranks 16 --bytes 1M", &["dgx-h100:2@infiniband-ndr"]),
+        (
+            "sim predict --model resnet-50 --cluster dgx-h100:2 --ranks 16 --batch-per-rank 32,64 --dtype bf16",
+            &["row 2", "--profile h100-resnet-50-bf16", "data sheet", "± 4 %"],
+        ),
+    ] {
+        let output = lockstep(&folder, &line.split(' ').chain(["--format", "json"]).collect::<Vec<_>>());
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let notes: Vec<&str> = json["notes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let says = |note: &str| words.iter().all(|word| note.contains(word));
+        assert!(notes.iter().any(|note| says(note)), "{line}: {words:?}: {notes:?}");
+    }
 }

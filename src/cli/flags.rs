@@ -118,6 +118,12 @@ impl<const COMMAND: Commands> FromArgMatches for SettingFlags<COMMAND> {
     }
 }
 
+/// Of settings that only sweeps take lists of.
+const ONE_VALUE: &str = "it has one value here, and a list of them in lockstep sim sweep";
+
+/// Of settings that are lists.
+const LISTED: &str = "several are written with commas, as in 8,16,32";
+
 /// The clap argument of a flag; values are checked during parsing.
 fn argument(flag: Flag) -> Arg {
     let (setting, how) = (flag.setting, flag.how);
@@ -130,13 +136,21 @@ fn argument(flag: Flag) -> Arg {
         argument = argument.conflicts_with(other);
     }
     let check = move |text: &str| how.check(text).map(|()| text.to_owned());
+    let check_one = move |text: &str| {
+        let says_more = text.contains(',') && setting.takes_one();
+        check(text).map_err(|wrong| if says_more { format!("{wrong}; {ONE_VALUE}") } else { wrong })
+    };
+    let check_item = move |text: &str| {
+        let is_range = how.is_number() && (text.contains("..") || text.trim().contains(['-', ' ', ';', 'x', '/']));
+        check(text).map_err(|wrong| if is_range { format!("{wrong}; {LISTED}") } else { wrong })
+    };
     let argument = match how.style() {
         Style::Switch => return argument.action(ArgAction::SetTrue),
         Style::Choice => {
             argument.value_parser(["true", "false"]).num_args(0..=1).require_equals(true).default_missing_value("true")
         }
-        Style::One => argument.value_parser(check),
-        Style::List => argument.value_parser(check).value_delimiter(','),
+        Style::One => argument.value_parser(check_one),
+        Style::List => argument.value_parser(check_item).value_delimiter(','),
         Style::Repeated => argument.value_parser(check).action(ArgAction::Append),
     };
     argument.value_name(flag.value).allow_hyphen_values(how.is_number())

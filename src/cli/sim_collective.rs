@@ -8,7 +8,9 @@ use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{
     CollectiveRun, CollectiveTime, Folding, Platform, SimError, nccl_choice, simulate_collective_within,
 };
-use lockstep_topology::{Algorithm, Bytes, Collective, Dtype, ErrorPlace, Group, Hosting, InputError, Placement};
+use lockstep_topology::{
+    Algorithm, Bytes, Cluster, Collective, Dtype, ErrorPlace, Group, Hosting, InputError, Placement,
+};
 
 use super::collective_beside::{beside, note};
 use super::flags::{CollectiveFlags, FoldFlags};
@@ -119,7 +121,10 @@ impl SimCollective {
         let mut rows = Vec::new();
         let mut notes = Notes::default();
         log.iter().flat_map(|log| &log.notes).for_each(|note| notes.add(note));
-        std::iter::once(site.basis.clone()).chain(site.cluster.notes()).for_each(|note| notes.add(&note));
+        // The column `on` has the name of a file, which hosts and network extend.
+        let whole = named.map(Cluster::whole_name).filter(|whole| !site.basis.contains(whole.as_str()));
+        let whole = whole.map(|whole| format!("on {whole}"));
+        std::iter::once(site.basis.clone()).chain(whole).chain(site.cluster.notes()).for_each(|note| notes.add(&note));
         default.iter().for_each(|note| notes.add(note));
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for algorithm in &flags.algorithms {

@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lockstep_topology::InputError;
-use lockstep_topology::aliases::{instead_of, key_of};
+use lockstep_topology::aliases::{command_of, instead_of, key_of};
 
 /// Where arguments are explained.
 const HELP: &str = "see --help";
@@ -34,16 +34,27 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             let meant = text(ContextKind::SuggestedValue);
             let all = text(ContextKind::ValidValue);
             let hint = if meant.is_empty() { String::new() } else { format!("did you mean {meant}? ") };
-            InputError::new(flag, value, format!("{hint}the values are {all}"))
+            let of_cluster = if flag == "--network" {
+                "; a fabric is named with the cluster, dgx-a100:4@infiniband-hdr"
+            } else {
+                ""
+            };
+            InputError::new(flag, value, format!("{hint}the values are {all}{of_cluster}"))
         }
-        ErrorKind::UnknownArgument => unknown_argument(&flag, &text(ContextKind::SuggestedArg)),
+        ErrorKind::UnknownArgument => {
+            unknown_argument(&flag, &text(ContextKind::SuggestedArg), &error.render().to_string())
+        }
         ErrorKind::InvalidSubcommand => {
             let (meant, given) = (text(ContextKind::SuggestedSubcommand), text(ContextKind::InvalidSubcommand));
-            let others = commands_where(&|command| command.get_name() == given);
+            let mut others = commands_where(&|command| command.get_name() == given);
+            others.extend(command_of(&given).filter(|_| meant.is_empty() && others.is_empty()).map(str::to_owned));
             let cure = cure(&meant, &others, |named| format!("did you mean {named}?"));
             InputError::new("command line", given, format!("is not a command; {cure}"))
         }
-        ErrorKind::MissingRequiredArgument => InputError::new("command line", "", format!("{flag} is missing; {help}")),
+        ErrorKind::MissingRequiredArgument => {
+            let such = if flag == "<EXPERIMENT>" { "; name one such as experiments/quickstart.toml" } else { "" };
+            InputError::new("command line", "", format!("{flag} is missing{such}; {help}"))
+        }
         ErrorKind::ArgumentConflict => {
             let other = text(ContextKind::PriorArg);
             let other = other.split(" <").next().unwrap_or_default();
@@ -63,8 +74,9 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
     }
 }
 
-/// The error for a flag that this command does not have; `meant` is a similar one of its own, or empty.
-fn unknown_argument(flag: &str, meant: &str) -> InputError {
+/// The error for a flag that this command does not have; `meant` is a similar one of its own, or empty; `said` is clap's error
+/// with the command's usage.
+fn unknown_argument(flag: &str, meant: &str, said: &str) -> InputError {
     let others = commands_where(&|command| {
         command.get_arguments().any(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
     });
@@ -83,7 +95,17 @@ fn unknown_argument(flag: &str, meant: &str) -> InputError {
         return InputError::new("command line", flag, message);
     }
     if let Some(instead) = instead_of(name).filter(|_| others.is_empty()) {
-        return InputError::new("command line", flag, instead);
+        let here = command_in(said);
+        let mut flags =
+            instead.split(|c: char| !c.is_alphanumeric() && c != '-').filter_map(|word| word.strip_prefix("--"));
+        let has = |command: &clap::Command, flag: &str| command.get_arguments().any(|of| of.get_long() == Some(flag));
+        let is_elsewhere =
+            flags.clone().next().is_some() && here.as_ref().is_some_and(|here| !flags.any(|flag| has(here, flag)));
+        let message = match is_elsewhere {
+            true => format!("is not an argument of this command; in others it {instead}"),
+            false => instead,
+        };
+        return InputError::new("command line", flag, message);
     }
     let cure = cure(meant, &others, |named| format!("it is one of {named}"));
     InputError::new("command line", flag, format!("is not an argument of this command; {cure}"))
@@ -112,6 +134,13 @@ fn commands_where(is_wanted: &dyn Fn(&clap::Command) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     visit(&super::Cli::command(), "", is_wanted, &mut found);
     found
+}
+
+/// The command whose usage clap's error shows.
+fn command_in(said: &str) -> Option<clap::Command> {
+    let usage = said.lines().find_map(|line| line.trim().strip_prefix("Usage: "))?;
+    let words = usage.split_whitespace().skip(1).take_while(|word| !word.starts_with(['[', '<', '-', '(']));
+    words.into_iter().try_fold(super::Cli::command(), |command, word| command.find_subcommand(word).cloned())
 }
 
 /// `sim predict, sim sweep or compare`, at most four of them.

@@ -57,6 +57,7 @@ return [...document.querySelectorAll('.plot canvas')].map(canvas => Chart.getCha
     for (const scale of Object.values(chart.scales)) {
         const name = scale.options.title.text, labels = scale.ticks.map(tick => tick.label).filter(label => label);
         if (labels.length < 2) found.push(`${title}: ${name} has the figures ${labels}`);
+        if (/^number of/.test(name) && scale.ticks.some(tick => !Number.isInteger(tick.value))) found.push(`${title}: ${name} has parts: ${labels}`);
         if (new Set(labels).size < labels.length) found.push(`${title}: ${name} has a figure twice: ${labels}`);
         if (!/[a-z]{3}/.test(name) || /_(s|pct)\\b/.test(name)) found.push(`${title}: an axis is called ${name}`);
         const places = scale.ticks.map((tick, at) => scale.getPixelForTick(at)).sort((a, b) => a - b);

@@ -165,7 +165,7 @@ const KEYS: &[(&str, &[&str])] = &[
 /// Flags and keys that have no meaning here, or several, with the cure.
 const NO_KEYS: &[(&[&str], &str)] = &[
     (
-        &["batch-size", "bs", "batch", "b"],
+        &["batch-size", "bs", "batch"],
         "has several meanings: write {batch_per_rank} for the samples of each GPU and micro-batch, or \
                                 {global_batch} for those of a step",
     ),
@@ -186,12 +186,37 @@ const NO_KEYS: &[(&[&str], &str)] = &[
     ),
     (&["seq-length", "seq-len", "sequence-length"], "is not supported yet: models are of images and feature vectors"),
     (&["zero-stage", "zero"], "is a strategy here: write {strategy} zero-1, zero-2 or zero-3"),
+    (
+        &["b", "e", "f", "minbytes", "maxbytes", "stepfactor", "size", "sizes", "message-size", "msg-size"],
+        "is {bytes} here, of a collective: write {bytes} 1MiB, or {bytes} 8..128MiB for each double of 8 bytes up to 128 MiB",
+    ),
+    (&["json", "csv"], "is a format here: write {format} json or csv"),
+    (&["g"], "is {ranks} here: write the number of GPUs there"),
+    (&["m"], "has no short form: write {model}"),
+    (&["c"], "has no short form: write {cluster}"),
+    (&["n"], "has several meanings: write {ranks} for the number of processes, {steps} for that of iterations"),
+    (
+        &["optimizer", "optim", "adam", "adamw", "lamb", "lars"],
+        "is no setting here: the optimizer is SGD with {momentum} and {weight_decay}; others are not supported yet",
+    ),
     (&["fsdp"], "is a strategy here: write {strategy} fsdp, which is zero-3"),
     (&["ddp"], "is a strategy here: write {strategy} ssgd"),
     (
         &["gpu"],
         "is part of the cluster: lockstep clusters list shows those that there are, lockstep clusters gpus their GPUs",
     ),
+];
+
+/// Of sizes without a unit that are megabytes elsewhere.
+const BYTES: &str = "a bucket without a unit is in bytes: write 25MiB for what PyTorch calls bucket_cap_mb=25";
+/// No bucket is as small on purpose.
+const FEW_BYTES: u64 = 4096;
+
+/// Commands of other programs, and ours.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (&["train", "fit", "launch", "torchrun"], "exec run"),
+    (&["simulate", "estimate", "forecast"], "sim predict"),
+    (&["bench", "benchmark", "nccl-tests"], "exec collective"),
 ];
 
 /// The cure with flags for the keys that it has in braces.
@@ -255,6 +280,9 @@ pub fn ours<'a, 'b>(
 
 /// How what a text names differs from what it is taken for, if it does.
 pub fn difference(what: &str, text: &str) -> Option<&'static str> {
+    if what == "bucket" {
+        return text.trim().parse().is_ok_and(|bytes: u64| bytes < FEW_BYTES).then_some(BYTES);
+    }
     match meaning(what, text.split(':').next()?)? {
         Nearly(_, how) => Some(how),
         _ => None,
@@ -270,6 +298,12 @@ pub fn of_key(key: &str) -> &'static [&'static str] {
 pub fn key_of(name: &str) -> Option<&'static str> {
     let name = name.replace('_', "-").to_lowercase();
     KEYS.iter().find(|(_, others)| others.contains(&name.as_str())).map(|(own, _)| *own)
+}
+
+/// Our command for one of another program.
+pub fn command_of(name: &str) -> Option<&'static str> {
+    let name = name.replace('_', "-").to_lowercase();
+    COMMANDS.iter().find(|(others, _)| others.contains(&name.as_str())).map(|(_, own)| *own)
 }
 
 /// What to write instead of a flag or key of another program that has no meaning here, or several.
@@ -306,6 +340,8 @@ mod tests {
         assert_eq!(ours("precision", "fp4", ["fp32", "bf16"]).unwrap(), "fp4");
         assert!(ours("transport", "gloo", ["threads", "mpi"]).unwrap_err().contains("threads or mpi"));
         assert_eq!((difference("strategy", "FSDP"), difference("strategy", "ddp")), (Some(FSDP), None));
+        let is_told = |text| difference("bucket", text).is_some();
+        assert_eq!(["25", "25MiB", "26214400", "layer"].map(is_told), [true, false, false, false]);
         assert_eq!(key_of("micro_batch_size"), Some("batch_per_rank"));
         assert!(instead_of("batch-size").unwrap().contains("--global-batch"));
         assert_eq!((instead_of("ranks"), of_key("learning_rate")), (None, &["lr"][..]));

@@ -154,7 +154,8 @@ impl Cluster {
                 (None, true) => "lockstep clusters list shows those that there are.".to_owned(),
                 (None, false) => format!("did you mean {}?", near.join(", ")),
             };
-            let message = format!("no such cluster; {cure} A file's path must end in .toml");
+            let one = if name.contains(',') { "name one: lists are for sim predict and sim sweep; " } else { "" };
+            let message = format!("no such cluster; {one}{cure} A file's path must end in .toml");
             return Err(InputError::flag("cluster", name_or_path, message));
         }
         match read_text(Path::new(name), DESCRIPTION) {

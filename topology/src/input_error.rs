@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::aliases::squeezed;
 use crate::terminal::{printable_line, shortened, with_short_words};
 
 /// The place of a mistake.
@@ -115,17 +116,29 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
-/// Of `names`, those that look most like `wanted`, for "did you mean".
+/// Letters of a part that names something.
+const LEAST_PART: usize = 3;
+
+/// Of `names`, those that look most like `wanted`, for "did you mean"; where none does, the shortest that it is a part of, as
+/// `hdr` is of `infiniband-hdr`.
 ///
 /// ```
 /// # use lockstep_topology::nearest;
 /// assert_eq!(nearest("lennet", ["lenet", "resnet-32", "mlp"]), vec!["lenet"]);
+/// assert_eq!(nearest("hdr", ["infiniband-fdr", "infiniband-hdr"]), vec!["infiniband-hdr"]);
 /// ```
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut scored: Vec<(usize, &str)> = names.into_iter().map(|name| (edits(wanted, name), name)).collect();
     scored.sort();
     let limit = (wanted.chars().count() / 2).max(2);
-    scored.into_iter().filter(|(score, _)| *score <= limit).take(3).map(|(_, name)| name).collect()
+    let all = scored.iter().map(|(_, name)| *name);
+    let near: Vec<&str> = scored.iter().filter(|(score, _)| *score <= limit).take(3).map(|(_, name)| *name).collect();
+    let part = squeezed(wanted);
+    if !near.is_empty() || part.chars().count() < LEAST_PART {
+        return near;
+    }
+    // By their edits, the shortest come first.
+    all.filter(|name| squeezed(name).contains(&part)).take(3).collect()
 }
 
 /// Levenshtein distance in characters.

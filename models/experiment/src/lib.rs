@@ -75,7 +75,9 @@ impl Experiment {
         match read_text(path, DESCRIPTION) {
             Ok(text) => Experiment::parse(&shown, &text),
             Err(error) => {
-                let message = error.with_cure("name an experiment such as experiments/quickstart.toml");
+                let message = error.with_cure(
+                    "name an experiment such as experiments/quickstart.toml, and write the values of one flag with commas",
+                );
                 Err(InputError::new("EXPERIMENT", shown, message))
             }
         }

@@ -77,7 +77,16 @@ fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
 /// A value that its key cannot have.
 pub fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
     let setting = setting(entry.key());
-    setting.how.read(experiment, setting, entry)?;
+    setting.how.read(experiment, setting, entry).map_err(|error| match entry.items() {
+        Ok(items) if items.len() > 1 && setting.takes_one() => InputError {
+            message: format!(
+                "{}; it has one value here: a list of it belongs into [sweep], for sim sweep",
+                error.message
+            ),
+            ..error
+        },
+        _ => error,
+    })?;
     experiment.tell(setting.key, entry.items()?.iter().filter_map(Entry::plain_text));
     Ok(())
 }

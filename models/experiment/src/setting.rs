@@ -110,6 +110,13 @@ pub struct SettingEntry {
     pub axis: Option<SweepAxis>,
 }
 
+impl SettingEntry {
+    /// Whether it has one value, and a list of them in a sweep alone.
+    pub fn takes_one(&self) -> bool {
+        self.axis.is_some() && matches!(self.how.style(), Style::One)
+    }
+}
+
 /// A setting as an axis of sweeps: a key of `[sweep]`, and a flag of `sim sweep`.
 pub struct SweepAxis {
     /// Its description, in a line; empty: that of its setting.

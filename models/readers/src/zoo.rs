@@ -33,6 +33,10 @@ pub(super) const ZOO: &[(&str, &str)] = &[
 /// Endings of files that hold models: this project's, ONNX's, Caffe's.
 const FORMATS: [&str; 3] = [".toml", ".onnx", ".prototxt"];
 
+/// Endings of files of other programs, which are refused.
+const FOREIGN: [&str; 12] =
+    [".pt", ".pth", ".pt2", ".safetensors", ".h5", ".keras", ".pb", ".tflite", ".ckpt", ".bin", ".caffemodel", ".py"];
+
 /// Names of all models with their variants.
 pub(super) fn names() -> Vec<String> {
     let of_file = |(name, text): &(&str, &str)| {
@@ -75,13 +79,19 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         let bytes = read_bytes(Path::new(name_or_path), MODEL).map_err(refused)?;
         return onnx::parse(name_or_path, &bytes, !settings.is_empty(), biased);
     }
-    let is_path =
-        FORMATS.iter().any(|ending| name_or_path.ends_with(ending)) || name_or_path.contains(std::path::MAIN_SEPARATOR);
+    let is_path = FORMATS.iter().chain(&FOREIGN).any(|ending| name_or_path.ends_with(ending))
+        || name_or_path.contains(std::path::MAIN_SEPARATOR);
     if !is_path {
         let cure = suggestion(name_or_path, ZOO.iter().map(|(name, _)| *name));
-        let message =
-            format!("there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {cure}{KINDS}");
+        let end = if cure.ends_with('?') { "" } else { "." };
+        let one = if name_or_path.contains(',') { ONE } else { "" };
+        let message = format!(
+            "there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {one}{cure}{end} {KINDS}"
+        );
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
+    }
+    if FOREIGN.iter().any(|ending| name_or_path.ends_with(ending)) {
+        return Err(InputError::new(name_or_path, "", EXPORT));
     }
     let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
     let text = read_text(Path::new(name_or_path), most).map_err(refused)?;
@@ -128,8 +138,14 @@ const LONGEST: Bytes = Bytes(64 << 20);
 const LONGEST_FOREIGN: Bytes = Bytes(8 << 20);
 
 /// Which models there can be.
-const KINDS: &str = " Models are of convolutions, dense layers and elementwise ones, on images or feature vectors; transformers \
+const KINDS: &str = "Models are of convolutions, dense layers and elementwise ones, on images or feature vectors; transformers \
                      are not supported yet.";
+
+/// Of several names where one is expected.
+const ONE: &str = "name one, or sweep over them with lockstep sim sweep; ";
+/// The advice on files of other programs.
+const EXPORT: &str =
+    "a model's file ends in .toml, .onnx or .prototxt (Caffe): export it to ONNX (torch.onnx.export, tf2onnx)";
 
 /// The advice on what to name instead.
 const CURE: &str = "lockstep models list shows those that need no file";

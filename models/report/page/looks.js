@@ -37,13 +37,13 @@ const logarithmic = (values, marks) => {
     }
     return { min: low, max: high, marks: held() };
 };
-// The ends and marks of a linear axis of these values and zero.
-const linear = (values) => {
+// The ends and marks of a linear axis of these values and zero; counts have whole marks.
+const linear = (values, isCount) => {
     let [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
     if (low === high) high = 1;
     const room = 0.05 * (high - low);
     [low, high] = [low < 0 ? low - room : low, high > 0 ? high + room : high];
-    const step = powers.fives.find((one) => (high - low) / one <= 7);
+    const step = powers.fives.find((one) => (high - low) / one <= 7 && (!isCount || one >= 1));
     const marks = [];
     for (let at = Math.ceil(low / step); at * step <= high; at++) marks.push(+(at * step).toPrecision(12));
     return { min: low, max: high, marks };

@@ -17,7 +17,7 @@ const make = (kind, parent, text, of) => {
 const shown = (value) => {
     if (value === null || value === undefined) return "–";
     if (typeof value !== "number") return String(value);
-    if (Number.isInteger(value)) return value.toLocaleString("en", { useGrouping: Math.abs(value) >= 1e5 });
+    if (Number.isInteger(value)) return value.toLocaleString("en", { useGrouping: Math.abs(value) >= 1e4 });
     return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e6 ? String(+value.toPrecision(4)) : value.toExponential(3);
 };
 const cell = (row, name) => report.rows[row][column[name]];
@@ -92,7 +92,7 @@ const axis = (about, reach) => ({
     } } : {}),
     ticks: { callback: (value) => shown(+value.toPrecision(6)), maxTicksLimit: 9, autoSkip: true, autoSkipPadding: 6 },
 });
-const reach = (about, values, isCount) => (about.log ? logarithmic(values, isCount ? powers.twos : Math.max(...values) / Math.min(...values.filter((value) => value > 0)) > 1e4 ? powers.tens : powers.fives) : linear(values));
+const reach = (about, values, isCount) => (about.log ? logarithmic(values, isCount ? powers.twos : Math.max(...values) / Math.min(...values.filter((value) => value > 0)) > 1e4 ? powers.tens : powers.fives) : linear(values, isCount));
 
 // A list of the series below a chart, each with a piece of its line.
 const legend = (parent, sets) => {
@@ -142,7 +142,7 @@ for (const spec of report.charts) {
     });
     reset.onclick = () => chart.resetZoom();
     const fit = (points) => {
-        let [x, y] = ["x", "y"].map((side) => reach(spec[side], points.map((point) => point[side]), isLines && side === "x"));
+        let [x, y] = ["x", "y"].map((side) => reach(spec[side], points.map((point) => point[side]), isLines ? side === "x" : isHistogram && side === "y"));
         if (spec.kind === "diagonal") x = y = reach(spec.y, points.flatMap((point) => [point.x, point.y]), false);
         Object.assign(chart.options.scales, { x: axis(spec.x, x), y: axis(spec.y, y) });
         return [Math.max(x.min, y.min), Math.min(x.max, y.max)];

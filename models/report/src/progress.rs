@@ -5,7 +5,6 @@
 //! thread accompanies each command; it is silent while others report.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,34 +23,15 @@ const EARLY: Duration = Duration::from_secs(120);
 /// After which silence of a command the thread reports.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// How many lines a thread keeps up to date now.
-static KEPT: AtomicUsize = AtomicUsize::new(0);
-
-/// Runs the command `name`; where no line was written for three seconds, and no other progress is shown, a line says for
-/// how long it has run.
+/// Runs the command `name`; where no line was written for three seconds, one says for how long it has run. A line that is
+/// kept up to date counts when it is written: that of a run whose steps are short may never be.
 pub fn command<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let tell = |elapsed: Duration| {
-        if KEPT.load(Ordering::Relaxed) == 0 && silence() >= QUIET {
+        if silence() >= QUIET {
             print_line(&format!("{name}: {} so far", duration(elapsed.as_secs_f64())));
         }
     };
     if writes(Verbosity::Normal) { beside(tell, work) } else { work() }
-}
-
-/// Counts a line that a thread keeps up to date, for as long as it lives.
-struct Keeping;
-
-impl Keeping {
-    fn new() -> Keeping {
-        KEPT.fetch_add(1, Ordering::Relaxed);
-        Keeping
-    }
-}
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        KEPT.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Runs `work` on this thread; meanwhile another one calls `tell` every two seconds, later every minute, with the time elapsed.
@@ -126,7 +106,6 @@ impl<S: Send> Line<S> {
         if !self.shown {
             return work();
         }
-        let _kept = Keeping::new();
         beside(|_| self.write(&text), work)
     }
 
@@ -313,6 +292,22 @@ mod tests {
             || *bell.wait_while(ticks.lock().unwrap(), |ticks| *ticks == 0).unwrap(),
         );
         assert_eq!(count, 1);
+    }
+
+    /// Runs that are too short for a line of their own are no reason for the command to be silent.
+    #[test]
+    fn a_command_reports_beside_lines_that_are_not_written() {
+        note_line();
+        let said = command("test", || {
+            let line = Line::new(true, ());
+            let begun = Instant::now();
+            let said = || silence() < begun.elapsed().saturating_sub(Duration::from_secs(1));
+            while !said() && begun.elapsed() < 10 * QUIET {
+                line.beside(|()| None, || std::thread::sleep(Duration::from_millis(100)));
+            }
+            said()
+        });
+        assert!(said);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod error_bar;
 mod names;
+mod reaction;
 mod text;
 
 use std::collections::BTreeMap;

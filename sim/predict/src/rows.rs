@@ -160,7 +160,10 @@ pub fn find(
             let mut found = known.lock();
             let row_number = found.rows.len();
             let unknown = row.typical_error_pct.is_none().then_some(NOT_KNOWN);
-            for note in predicted.prediction.notes.iter().map(String::as_str).chain(unknown) {
+            let by_data_sheet = site.profile.is_none() && experiment.anchor.is_none();
+            let timed = by_data_sheet.then(|| shipped::note(&site.cluster, &predicted.program, &costs)).flatten();
+            let timed = timed.as_deref();
+            for note in predicted.prediction.notes.iter().map(String::as_str).chain(unknown).chain(timed) {
                 found.notes.add_of_row(note, row_number, &label);
             }
             // Only rows of one scenario are compared with each other.
@@ -188,9 +191,6 @@ fn note_sources(experiment: &Experiment, configurations: &[Configuration], site:
     experiment.input.iter().for_each(|input| known.note(&input.account()));
     default_notes(experiment, configurations).iter().for_each(|note| known.note(note));
     experiment.account_of_names().iter().for_each(|note| known.note(note));
-    if site.profile.is_none() && experiment.anchor.is_none() {
-        first.and_then(|first| shipped::note(&site.cluster, first)).iter().for_each(|note| known.note(note));
-    }
 }
 
 /// The factor on computation with which the anchor's prediction is what was measured; 1 without an anchor.

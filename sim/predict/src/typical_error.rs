@@ -16,7 +16,7 @@ use lockstep_models::Role;
 use lockstep_report::PredictedRow;
 
 /// The error of calibrated predictions, of ranks with cores of their own: the median of the matrix (docs/validation.md).
-const CALIBRATED: f64 = 0.04;
+pub(crate) const CALIBRATED: f64 = 0.04;
 /// The same of ranks that share cores.
 const SHARING_CORES: f64 = 0.11;
 /// The error of kernels of CPUs that are priced by data sheets: assumed to be that of GPUs without timed kernels.
@@ -67,9 +67,9 @@ fn computation(experiment: &Experiment, site: &Site, setup: &Setup, predicted: &
 /// The note on errors, and a note on each two clusters whose best rows differ by less than their errors.
 pub fn error_notes(rows: &[PredictedRow]) -> Vec<String> {
     let errors = || rows.iter().filter_map(|row| row.typical_error_pct);
-    let span = errors().reduce(f64::min).zip(errors().reduce(f64::max)).map(|(least, most)| match most - least < 0.5 {
-        true => format!("{most:.0}"),
-        false => format!("{least:.0} to {most:.0}"),
+    let span = errors().reduce(f64::min).zip(errors().reduce(f64::max)).map(|(least, most)| {
+        let (least, most) = (format!("{least:.0}"), format!("{most:.0}"));
+        if least == most { most } else { format!("{least} to {most}") }
     });
     let known = span.map(|span| {
         format!(
@@ -153,6 +153,8 @@ mod tests {
         assert!(notes(104.0)[1].starts_with("rows 1 and 3 differ by 4 %"), "{:?}", notes(104.0));
         assert_eq!(notes(106.0).len(), 1);
         assert!(notes(106.0)[0].starts_with("± 3 to 4 %"));
+        let alike = error_notes(&[row("a", 100.0, 38.6), row("a", 90.0, 39.4)]);
+        assert!(alike[0].starts_with("± 39 % is"), "{alike:?}");
         assert!(error_notes(&[]).is_empty());
         let unknown = PredictedRow { typical_error_pct: None, ..row("b", 50.0, 0.0) };
         let notes = error_notes(&[row("a", 100.0, 3.0), unknown]);

@@ -33,7 +33,8 @@ impl Frame {
         let foot = bottom + 15.0;
         let boxes = ticks.into_iter().map(|(x, figure)| {
             let text = TextBox::around((x, foot), self.font, &figure);
-            (x, figure, text)
+            // Figures beside each other have half a letter between them.
+            (x, figure, TextBox { left: text.left - self.font / 4.0, right: text.right + self.font / 4.0, ..text })
         });
         for (x, figure, shown) in free(boxes.collect()) {
             let _ = writeln!(out, "<line x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom}\" {lines}/>");
@@ -73,8 +74,18 @@ impl Frame {
     }
 }
 
-/// Places and figures, and whether each figure is shown: the first, the last, and between them those that meet none.
+/// Places and figures, and whether each figure is shown: of evenly spaced ones each second, third or n-th from the first on, so
+/// that none meet; of others the first, the last, and between them those that meet none.
 fn free(boxes: Vec<(f64, String, TextBox)>) -> Vec<(f64, String, bool)> {
+    let each_shown = |each: usize| {
+        let shown: Vec<&TextBox> = boxes.iter().step_by(each).map(|(.., text)| text).collect();
+        shown.windows(2).all(|pair| !pair[0].meets(pair[1]))
+    };
+    // At least two.
+    if let Some(each) = (1..boxes.len()).find(|each| are_even(&boxes) && each_shown(*each)) {
+        let shown = boxes.into_iter().enumerate().map(|(index, (at, figure, _))| (at, figure, index % each == 0));
+        return shown.collect();
+    }
     let last = boxes.last().map(|(.., text)| *text);
     let count = boxes.len();
     let mut taken: Vec<TextBox> = Vec::new();
@@ -89,6 +100,12 @@ fn free(boxes: Vec<(f64, String, TextBox)>) -> Vec<(f64, String, bool)> {
     decided.collect()
 }
 
+/// Whether places are equally far from their neighbours, to a point.
+fn are_even(boxes: &[(f64, String, TextBox)]) -> bool {
+    let gaps = || boxes.windows(2).map(|pair| (pair[1].0 - pair[0].0).abs());
+    gaps().reduce(f64::max).zip(gaps().reduce(f64::min)).is_some_and(|(most, least)| most - least < 1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,14 +113,21 @@ mod tests {
     const FRAME: Frame =
         Frame { left: 50.0, right: 150.0, top: 30.0, bottom: 100.0, font: 10.0, lines: "", figures: "", names: "" };
 
-    /// Eleven figures, each 17.4 points wide, every ten points: each second one is shown, and both outer ones.
+    /// Eleven figures, each 17.4 points wide, every ten points: with 5 points between them each third is shown.
     #[test]
     fn figures_do_not_meet() {
         let mut out = String::new();
         let ticks = (0..=10u32).map(|index| (50.0 + 10.0 * f64::from(index), format!("{}", 100 + index)));
         FRAME.horizontal(&mut out, ticks, "size, bytes");
-        assert!(out.contains(">100<") && out.contains(">110<") && out.contains(">size, bytes<"));
-        assert_eq!(out.matches("data-tick=\"x\"").count(), 6, "{out}");
+        let shown = |name: &str| out.contains(&format!(">{name}<"));
+        assert!(["100", "103", "106", "109", "size, bytes"].into_iter().all(shown), "{out}");
+        assert_eq!(out.matches("data-tick=\"x\"").count(), 4, "{out}");
+        // Uneven ones: both outer ones, and between them what has space.
+        let mut out = String::new();
+        let ticks = [(50.0, "8"), (52.0, "16"), (60.0, "32"), (100.0, "128"), (150.0, "352")];
+        FRAME.horizontal(&mut out, ticks.map(|(x, name)| (x, name.to_owned())), "number of GPUs");
+        let shown = |name: &str| out.contains(&format!(">{name}<"));
+        assert!(["8", "128", "352"].into_iter().all(shown) && !shown("16") && !shown("32"), "{out}");
         let mut out = String::new();
         FRAME.vertical(&mut out, [(90.0, "1".to_owned()), (85.0, "2".to_owned()), (40.0, "3".to_owned())], "a < b, ms");
         assert!(!out.contains(">2<") && out.contains(">3<") && out.contains("a &lt; b, ms"), "{out}");

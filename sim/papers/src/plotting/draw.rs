@@ -83,9 +83,10 @@ pub(crate) fn svg(plot: &Plot, all: &[PlotRow]) -> String {
         .enumerate()
         .flat_map(|(number, line)| of(line, "published").into_iter().map(move |row| (number, row)))
         .collect();
-    taken.extend(published.iter().map(|(_, row)| around(x.at(row.x), y.at(row.y))));
-    for (number, row) in published {
-        point(&mut out, Look::of(number).colour, row, (x.at(row.x), y.at(row.y)), &mut taken);
+    let marks: Vec<(f64, f64)> = published.iter().map(|(_, row)| (x.at(row.x), y.at(row.y))).collect();
+    taken.extend(marks.iter().map(|(x, y)| around(*x, *y)));
+    for (which, (number, row)) in published.into_iter().enumerate() {
+        point(&mut out, Look::of(number).colour, row, (&marks, which), &mut taken);
     }
     legend(&mut out, plot);
     out + "</svg>\n"
@@ -112,8 +113,24 @@ fn fits(name: &TextBox) -> bool {
     name.left >= FRAME.left && name.right <= FRAME.right && name.top >= FRAME.top - 8.0 && name.bottom <= FRAME.bottom
 }
 
-/// A published point with its row's name, where there is space for it.
-fn point(out: &mut String, colour: usize, row: &PlotRow, (x, y): (f64, f64), taken: &mut Vec<TextBox>) {
+/// How far a name is from a point.
+fn distance(name: &TextBox, (x, y): (f64, f64)) -> f64 {
+    let across = (name.left - x).max(x - name.right).max(0.0);
+    across.hypot((name.top - y).max(y - name.bottom).max(0.0))
+}
+
+/// A published point, the mark `which` of all, with its row's name where there is space for it, nearer to its mark than to
+/// any other.
+fn point(
+    out: &mut String,
+    colour: usize,
+    row: &PlotRow,
+    (marks, which): (&[(f64, f64)], usize),
+    taken: &mut Vec<TextBox>,
+) {
+    let (x, y) = marks[which];
+    let others = || marks.iter().enumerate().filter(|(index, _)| *index != which).map(|(_, mark)| *mark);
+    let is_own = |text: &TextBox| others().all(|other| distance(text, other) > distance(text, (x, y)));
     let name = row.row.as_deref().unwrap_or_default();
     let wide = width(NAME, name);
     let place = |right: bool, down: f64| {
@@ -132,7 +149,7 @@ fn point(out: &mut String, colour: usize, row: &PlotRow, (x, y): (f64, f64), tak
         escaped(&says)
     );
     // Where there is no space, hovering over the point shows the name.
-    let Some(text) = places.into_iter().find(free) else { return };
+    let Some(text) = places.into_iter().find(|text| free(text) && is_own(text)) else { return };
     taken.push(text);
     let (left, foot) = (text.left, text.bottom - 2.0);
     let name = escaped(name);

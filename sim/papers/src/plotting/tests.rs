@@ -144,8 +144,37 @@ fn the_papers_own_figures_are_readable() {
             };
             let lines = plot.lines.iter().enumerate();
             let rows: Vec<_> = lines.flat_map(|(at, line)| point::of_line(&paper, plot, line, &values(at))).collect();
-            let found = lockstep_report::svg::rules::faults(&svg(plot, &rows));
-            assert_eq!(found, [""; 0], "{name} {}", plot.name);
+            let drawn = svg(plot, &rows);
+            assert_eq!(lockstep_report::svg::rules::faults(&drawn), [""; 0], "{name} {}", plot.name);
+            assert_eq!(misplaced(&drawn), [""; 0], "{name} {}", plot.name);
         }
     }
+}
+
+/// The names that do not begin or end nearest to the mark before them, by where they stand.
+fn misplaced(picture: &str) -> Vec<String> {
+    let number = |text: &str| -> f64 { text.parse().unwrap() };
+    let between = |text: &str, begin: &str, end: &str| text.split(begin).nth(1)?.split(end).next().map(str::to_owned);
+    let mut marks: Vec<(f64, f64)> = Vec::new();
+    let mut names: Vec<(String, usize, [f64; 2], f64)> = Vec::new();
+    for line in picture.lines() {
+        if let Some(at) = between(line, "<path d=\"M", "l5 5").filter(|_| line.contains("class=\"p")) {
+            let (x, y) = at.split_once(' ').unwrap();
+            marks.push((number(x), number(y) + 5.0));
+        } else if line.contains("class=\"name\"") {
+            let at = |begin: &str| number(&between(line, begin, "\"").unwrap());
+            let (name, left) = (between(line, "class=\"name\">", "<").unwrap(), at("x=\""));
+            let right = left + lockstep_report::svg::width(at("font-size=\""), &name);
+            names.push((name, marks.len() - 1, [left, right], at(" y=\"")));
+        }
+    }
+    let far = |[left, right]: [f64; 2], foot: f64, (x, y): (f64, f64)| {
+        let [across, down] = [(left - x).max(x - right).max(0.0), (foot - 9.0 - y).max(y - foot - 2.0).max(0.0)];
+        across.hypot(down)
+    };
+    let lost = |(_, own, ends, foot): &(String, usize, [f64; 2], f64)| {
+        let ours = far(*ends, *foot, marks[*own]);
+        marks.iter().enumerate().any(|(other, mark)| other != *own && far(*ends, *foot, *mark) < ours - 0.5)
+    };
+    names.iter().filter(|name| lost(name)).map(|(name, ..)| name.clone()).collect()
 }

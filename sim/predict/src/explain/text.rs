@@ -2,6 +2,8 @@
 
 use lockstep_topology::Bytes;
 
+use super::reaction::stronger;
+
 use lockstep_report::explanation::{
     ClassFigures, ComputationFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures,
     PeriodicFigures, SensitivityFigures, ShortcutFigures,
@@ -50,13 +52,14 @@ fn bound(answer: &Explanation) -> String {
     let waiting = |share: f64, what: &str| {
         if share >= 0.005 { format!(", {} waiting for {what}", percent(share)) } else { String::new() }
     };
-    format!(
+    let line = format!(
         "{}, {} of the step{}{}",
         answer.bound,
         percent(answer.bound_utilisation),
         waiting(answer.waiting_for_latency, "messages"),
         waiting(answer.waiting_for_imbalance, "late members")
-    )
+    );
+    [Some(line), stronger(answer)].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// The explanation of a collective that has one, below its name.
