@@ -24,7 +24,7 @@ mod storage;
 
 pub use crate::device_error::DeviceError;
 pub use blueprint::{Blueprint, ChainPlan};
-pub(crate) use buffers::Buffers;
+pub(crate) use buffers::{Buffers, declared_arenas};
 pub use chain::{ChainLayer, Mode, output_of};
 pub use clock::{Clock, IterationResults, Mark};
 pub use compute::Compute;

@@ -178,7 +178,7 @@ pub(crate) fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: 
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
         // No time where no cost is given.
         Op::Read { .. } | Op::Decode { .. } | Op::Upload { .. } => Cost::default(),
-        Op::Samples { to, elements } => costs.samples(device, program, *to, *elements),
+        Op::Samples { to, bytes } => costs.samples(device, program, *to, *bytes),
         Op::Save { bytes } => saved(platform, device, *bytes),
         // The device is idle meanwhile.
         Op::Host { calls, each } => {

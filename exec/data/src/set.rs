@@ -29,9 +29,8 @@ use std::sync::Arc;
 use lockstep_models::{Augmentation, Dimension, Model, SampleForm, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
-pub use encoded::bytes_of;
 pub use finish::Finish;
-pub use message::{Coming, Reserved};
+pub use message::{Coming, Reserved, bytes_of};
 pub use packing::PackedMoves;
 pub use parts::{Moves, Parts, Round};
 use pixels::Pixels;
@@ -270,9 +269,9 @@ impl Dataset {
 
     /// The sizes of a set's two parts, for predictions.
     pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
-        let message_elements = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message_elements());
+        let message = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message());
         let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
-        SetSizes { stored: Some(train.stored()), message_elements, ..counts }
+        SetSizes { stored: Some(train.stored()), message, ..counts }
     }
 
     /// Number of samples, at least 1.

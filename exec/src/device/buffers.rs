@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use lockstep_models::memory::BufferAddresses;
 use lockstep_models::{Buffer, Copy};
+use lockstep_topology::Dtype;
 
 use crate::arena::Arena;
 use crate::simd::add_into;
@@ -31,19 +32,19 @@ impl Buffers {
     pub(super) fn of_worker(
         parameters: Vec<f32>,
         statistics: Vec<f32>,
-        declared: &[usize],
+        declared: Vec<Arena>,
         places: BufferAddresses,
     ) -> Buffers {
         let [weights, gradients, momentum] =
             [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
-        let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
+        let parameters = Some(Arena::new(parameters));
         Buffers { parameters, weights, gradients, places, declared, momentum, statistics }
     }
 
     /// The buffers of a dedicated server.
-    pub(crate) fn of_server(places: BufferAddresses, declared: &[usize]) -> Buffers {
+    pub(crate) fn of_server(places: BufferAddresses, declared: Vec<Arena>) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
-        let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
+        let gradients = zeros(elements[0].max(elements[1]));
         Buffers {
             parameters: None,
             weights: zeros(0),
@@ -130,8 +131,13 @@ fn zeros(elements: usize) -> Arena {
     Arena::new(vec![0.0f32; elements])
 }
 
-fn all(elements: &[usize]) -> Vec<Arena> {
-    elements.iter().map(|elements| zeros(*elements)).collect()
+/// Zeros of the elements and formats of declared buffers.
+pub(crate) fn declared_arenas(numbers: impl Iterator<Item = (usize, Dtype)>) -> Vec<Arena> {
+    let arena = |(elements, dtype)| match dtype {
+        Dtype::F32 => zeros(elements),
+        other => Arena::of_pages(elements, other),
+    };
+    numbers.map(arena).collect()
 }
 
 /// Copies or adds row by row.

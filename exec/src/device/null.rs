@@ -13,7 +13,7 @@ use crate::arena::Arena;
 
 use super::{
     Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Spot, Staging, Storage,
-    TensorAddress, Values,
+    TensorAddress, Values, declared_arenas,
 };
 
 /// One rank's memory, without arithmetic on it.
@@ -28,17 +28,18 @@ pub struct Null {
 impl Null {
     /// The device of a rank.
     pub fn new(of: Blueprint<'_>) -> Null {
+        let declared = declared_arenas(of.declared_numbers());
         let is_loss = |chain: usize| of.members(chain)[0].layer.is_loss();
         Null {
             input: vec![0.0; of.input_elements()],
             samples: 0,
             losses: (0..of.chains.len()).map(is_loss).collect(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, of.places),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, declared, of.places),
         }
     }
 
     /// The device of a dedicated server, with buffers at `places` and those that its program declares.
-    pub(crate) fn of_server(places: BufferAddresses, declared: &[usize]) -> Null {
+    pub(crate) fn of_server(places: BufferAddresses, declared: Vec<Arena>) -> Null {
         Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, losses: Vec::new() }
     }
 

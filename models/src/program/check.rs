@@ -2,6 +2,7 @@
 //! its exchanges.
 
 mod alone;
+mod formats;
 mod proofs;
 
 use lockstep_topology::{Collective, InputError, check as check_schedule};
@@ -32,7 +33,7 @@ impl Program {
     /// As there.
     pub(crate) fn check_beside(&self, proofs: &Proofs) -> Result<(), InputError> {
         self.check_ranks()?;
-        self.roles.iter().try_for_each(|role| self.check_role(role))?;
+        self.roles.iter().try_for_each(|role| self.check_role(role).and_then(|()| self.check_formats(role)))?;
         self.check_pipeline()?;
         self.check_exchanges(proofs)
     }

@@ -14,7 +14,7 @@ use crate::device::buffers::move_rows;
 use crate::device::decays::Decays;
 use crate::device::{
     Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Spot, Staging, Storage,
-    TensorAddress, Values,
+    TensorAddress, Values, declared_arenas,
 };
 
 /// Elements of an update that one thread processes at once; their four tensors fill half of a core's second-level
@@ -60,6 +60,7 @@ pub struct Cpu {
 impl Cpu {
     /// The device of a rank, whose kernels run on `threads`.
     pub fn new(of: Blueprint<'_>, threads: &Threads) -> Cpu {
+        let declared = declared_arenas(of.declared_numbers());
         let others = (1..of.contexts()).map(|_| Context::new(&of, threads));
         Cpu {
             others: std::iter::once(Context::empty(&of)).chain(others).collect(),
@@ -67,7 +68,7 @@ impl Cpu {
             context: 0,
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, of.places),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, declared, of.places),
         }
     }
 }
