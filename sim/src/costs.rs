@@ -19,7 +19,7 @@ pub use table::CostTable;
 use lockstep_models::{Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, Rendezvous, Route};
 use lockstep_topology::nccl::NcclAnswer;
-use lockstep_topology::{Cluster, Dtype, InputError, Library};
+use lockstep_topology::{Cluster, InputError, Library};
 
 use crate::noise::Noise;
 
@@ -105,7 +105,7 @@ pub trait Costs: Send + Sync {
             return inner.samples(device, program, to, bytes);
         }
         // Anywhere in the host's memory, cold, as loaded ones are.
-        let samples = bytes.div_ceil(Dtype::F32.bytes(program.model.input().elements()).max(1));
+        let samples = bytes.div_ceil(program.model.sample().bytes().max(1));
         self.load(device, program, samples.try_into().unwrap_or(u32::MAX))
     }
 

@@ -213,8 +213,9 @@ impl Costs for Roofline {
     }
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
-        let elements = u64::from(samples) * program.model.input().elements();
-        Roof::of(device).streaming(elements as f64, COPY_TRAFFIC * Dtype::F32.bytes(elements) as f64)
+        let sample = program.model.sample();
+        let elements = u64::from(samples) * sample.elements();
+        Roof::of(device).streaming(elements as f64, COPY_TRAFFIC * sample.dtype.bytes(elements) as f64)
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

@@ -246,13 +246,15 @@ impl Costs for CostTable {
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
         let roof = Roofline.load(device, program, samples);
         let Some(measured) = self.measured(device).filter(|of| !of.load.is_empty()) else { return roof };
-        let elements = f64::from(samples) * program.model.input().elements() as f64;
+        // Measured for fp32; other formats by their bytes.
+        let each = program.model.sample().bytes() as f64 / Dtype::F32.bytes(1) as f64;
+        let elements = f64::from(samples) * each;
         measured.cost(device, interpolate(&measured.load, elements), roof)
     }
 
     fn samples(&self, device: &Device, program: &Program, to: SampleMove, bytes: u64) -> Cost {
         let each = program.model.input().elements().max(1);
-        let samples = bytes.div_ceil(Dtype::F32.bytes(each));
+        let samples = bytes.div_ceil(program.model.sample().bytes().max(1));
         let load = self.load(device, program, samples.try_into().unwrap_or(u32::MAX));
         let nearest = self.moves.iter().min_by_key(|entry| entry.elements.abs_diff(each));
         let (Some(entry), DeviceKind::Cpu(_)) = (nearest, &device.kind) else { return load };

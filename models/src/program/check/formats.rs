@@ -39,6 +39,9 @@ impl Program {
     fn area_dtype(&self, area: Area) -> Dtype {
         match area {
             Area::Buffer(buffer) => self.dtype(buffer),
+            Area::Activation(id) if self.model.layers().get(id.index()).is_some_and(|node| node.layer.is_input()) => {
+                self.model.sample().dtype
+            }
             Area::Activation(_) | Area::Gradient(_) => self.precision.activation_dtype(),
         }
     }
