@@ -13,6 +13,7 @@ use lockstep_topology::{Dtype, InputError};
 use super::Dataset;
 use super::encoded::Encoded;
 use super::pixels::{Pixels, changed};
+use crate::number::{bytes_of, bytes_of_mut};
 
 /// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
 /// the end.
@@ -50,18 +51,6 @@ const SPARE: usize = Partition::CHUNK as usize;
 fn overwritable(bytes: Arc<[u8]>) -> Arc<[MaybeUninit<u8>]> {
     // SAFETY: both have the same layout, and any byte may be in memory that counts as not initialised.
     unsafe { Arc::from_raw(Arc::into_raw(bytes) as *const [MaybeUninit<u8>]) }
-}
-
-/// The bytes of values, as they are in memory.
-pub fn bytes_of(values: &[f32]) -> &[u8] {
-    // SAFETY: a value is four bytes without gaps, and bytes need no alignment.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The same, writable: any four bytes are a value.
-fn bytes_of_mut(values: &mut [f32]) -> &mut [u8] {
-    // SAFETY: as above, and the values are borrowed for as long.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
 impl Dataset {
@@ -147,9 +136,13 @@ impl Dataset {
 
     /// Sets the labels of arriving samples, and allocates space for their values.
     fn label_coming(&mut self, coming: Coming<'_>) {
-        let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.labels.len());
-        self.labels.resize(end, 0);
-        coming.pairs().for_each(|(sample, slot)| self.labels[slot] = coming.whole.labels[sample as usize]);
+        let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.len());
+        let each = self.labels_each();
+        self.samples = end;
+        self.labels.resize(end * each, 0);
+        for (sample, slot) in coming.pairs() {
+            self.labels[slot * each..(slot + 1) * each].copy_from_slice(coming.whole.labels_of(sample));
+        }
         if let Pixels::Values(values) = &mut self.pixels {
             let (values, elements) = (changed(values), end * self.shape.elements() as usize);
             values.reserve_exact(elements.saturating_sub(values.len()));
@@ -231,26 +224,6 @@ impl Dataset {
                 // SAFETY: the message has written all of it, by the caller's promise.
                 samples.put(slot, unsafe { bytes.assume_init() }, coming.length(sample));
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Values come out of a message with the same bits.
-        #[test]
-        fn values_round_trip_as_bytes(bits in prop::collection::vec(any::<u32>(), 0..9)) {
-            let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
-            let bytes = bytes_of(&values).to_vec();
-            prop_assert_eq!(&bytes, &bits.iter().flat_map(|bits| bits.to_ne_bytes()).collect::<Vec<u8>>());
-            values.fill(0.0);
-            bytes_of_mut(&mut values).copy_from_slice(&bytes);
-            prop_assert!(values.iter().zip(&bits).all(|(value, bits)| value.to_bits() == *bits));
         }
     }
 }
