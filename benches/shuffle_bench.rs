@@ -2,7 +2,7 @@
 //! job; reports the memory of a process with its part, and the additional memory of a shuffle.
 //!
 //! `mpirun --oversubscribe -n 4 target/release/shuffle_bench FILE.pack [PAIRS [CHUNK]]`: a packed set that all ranks
-//! hold together, how often the two alternate, and the elements that a rank sends at a time. Each turn is the median of
+//! hold together, how often the two alternate, and the bytes that a rank sends at a time. Each turn is the median of
 //! three, each the time of the slowest rank from a common start.
 
 use std::path::Path;

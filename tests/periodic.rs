@@ -9,7 +9,7 @@ use lockstep_data::Dataset;
 use lockstep_exec::{Evaluations, Observer, Order, Run, RunOptions, Snapshot, run};
 use lockstep_models::{Job, Mesh, Optimizer, Partition, Periodic, Program, Target, Timeline, random_model};
 use lockstep_sim::{NetworkModel, Platform, Roofline, SimOptions, simulate, simulate_periodic};
-use lockstep_topology::{Cluster, Hosting, HostingRule, InputError, Placement, PlacementRule};
+use lockstep_topology::{Cluster, Dtype, Hosting, HostingRule, InputError, Placement, PlacementRule};
 use proptest::prelude::*;
 
 /// Messages and bytes by (from, to).
@@ -144,7 +144,7 @@ proptest! {
         nodes in prop::collection::vec(1u32..=2, 1..=3),
         whole: bool,
         every in 1u32..=3,
-        chunk in prop_oneof![Just(Partition::CHUNK), 500u64..5_000],
+        chunk in prop_oneof![Just(Partition::CHUNK), 2_000u64..20_000],
         in_place: bool,
         by_first: bool,
     ) {
@@ -167,7 +167,7 @@ proptest! {
         let run = run(&program, &train, &options).unwrap();
         // However much is sent at a time, and from where, the same samples are drawn.
         prop_assert_eq!(&run.state_sha256, &at_once.state_sha256);
-        let work = program.shuffle(1200, program.model.input().elements()).unwrap().unwrap();
+        let work = program.shuffle(1200, (program.model.input().elements(), Dtype::F32)).unwrap().unwrap();
         let times = u64::from((STEPS - 1) / every);
         let spans = tasks(&run.timeline, Periodic::Shuffle);
         let rounds = (0..workers).map(|rank| work.roles[work.role_of(rank)].runs().count() as u64);

@@ -120,6 +120,33 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(pointer, range.len()) }
     }
 
+    /// The bytes of a range, to read.
+    ///
+    /// # Panics
+    /// When the range does not lie inside.
+    ///
+    /// # Safety
+    /// As [`Arena::slice`].
+    pub unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        let length = self.dtype.bytes(range.len() as u64) as usize;
+        // SAFETY: in bounds, initialised, and unwritten by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.pointer(&range), length) }
+    }
+
+    /// The bytes of a range, to write.
+    ///
+    /// # Panics
+    /// As [`Arena::bytes`].
+    ///
+    /// # Safety
+    /// As [`Arena::slice_mut`].
+    #[expect(clippy::mut_from_ref, reason = "as for `slice_mut`")]
+    pub unsafe fn bytes_mut(&self, range: Range<usize>) -> &mut [u8] {
+        let length = self.dtype.bytes(range.len() as u64) as usize;
+        // SAFETY: in bounds, initialised, and exclusive by the caller's promise; any bytes are numbers.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(&range), length) }
+    }
+
     /// A region that messages read or write.
     pub fn region(&self, range: Range<usize>) -> RegionMut {
         let length = range.len();

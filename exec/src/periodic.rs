@@ -32,7 +32,7 @@ impl PeriodicPrograms {
     pub(crate) fn new(program: &Program, data: &Dataset, judged: Option<(u64, u64)>) -> Result<Self, InputError> {
         let numbers = program.exchange_numbers().into_iter().flatten().flatten();
         Ok(PeriodicPrograms {
-            shuffle: program.shuffle(data.len() as u64, data.mean_message_elements())?,
+            shuffle: program.shuffle(data.len() as u64, data.mean_message())?,
             evaluation: judged.map(|(held_out, statistics)| program.evaluation(held_out, statistics)).transpose()?,
             checkpoint: program.checkpoint()?,
             number: numbers.max().map_or(0, |last| last + 1),

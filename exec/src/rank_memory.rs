@@ -8,7 +8,7 @@ use lockstep_models::{Area, Buffer, Copy, Program, Role, SharedModels, Start, St
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
-use crate::device::{Compute, DeviceError, Null, RankDevice, Spot, Storage, Values};
+use crate::device::{Compute, DeviceError, Null, RankDevice, Spot, Storage, Values, declared_arenas};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
@@ -37,11 +37,13 @@ impl RankMemory {
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
         let places = BufferAddresses::of_role(program, (role, rank), setup.options.arenas.reuse);
         let declared = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, rank) as usize);
-        let declared = declared.collect();
+        let declared: Vec<usize> = declared.collect();
         let (replica, server) = if trains {
-            (Some(replica_of(setup, role, rank, declared)?), Null::of_server(places, &[]))
+            (Some(replica_of(setup, role, rank, declared)?), Null::of_server(places, Vec::new()))
         } else {
-            (None, Null::of_server(places, &declared))
+            let dtype = |index| program.dtype(Buffer::Declared(index));
+            let numbers = declared.into_iter().enumerate().map(|(index, elements)| (elements, dtype(index)));
+            (None, Null::of_server(places, declared_arenas(numbers)))
         };
         let orders = Arena::new(ORDER_ELEMENTS.to_vec());
         let mut memory = RankMemory { replica, server, scratch: Vec::new(), orders };

@@ -18,7 +18,7 @@ use std::fmt;
 
 use lockstep_topology::Dtype;
 
-pub(crate) use crate::{Dimension, ImageShape, Shape};
+pub(crate) use crate::{Dimension, ImageShape, SampleTensor, Shape};
 pub use attributes::{Attributes, Maker};
 pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
@@ -126,9 +126,14 @@ layers! {
 }
 
 impl Layer {
-    /// The input of a model with samples of this shape.
+    /// The input of a model with samples of fp32 values of this shape.
     pub fn input(shape: Shape) -> Layer {
-        Layer::Input(Samples(shape))
+        Layer::input_of(SampleTensor::values(shape))
+    }
+
+    /// The input of a model with such samples.
+    pub fn input_of(sample: SampleTensor) -> Layer {
+        Layer::Input(Samples(sample))
     }
 
     /// Samples of this shape, after a change of layout.

@@ -54,6 +54,6 @@ pub use task::{
     Formula, MultiplyAdd, Op, Operand, Phase, Rows, SampleMove, SgdStep, Start, StepNumbers, Stream, Task, TaskId,
     Turns,
 };
-pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Precision, Shape};
+pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Precision, SampleTensor, Shape};
 pub use timeline::{CriticalPath, INPUT_WAIT, Step, Timeline, Total, Totals, WAIT, median, quantile, straggling_s};
 pub use timeline::{critical_path, overlap};

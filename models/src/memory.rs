@@ -79,13 +79,14 @@ impl Memory {
         if role.ranks.first() >= program.workers() {
             return Ok(Memory { gradients: gradients.max(parameters), communication, buffers, ..Memory::default() });
         }
+        let labels = model.labels().map_or(0, |labels| labels.bytes());
         let activations = Activations::of_role(program, role);
         let in_flight = u64::from(role.micro_batches_in_flight());
         Ok(Memory {
             weights: parameters + gathered + Dtype::F32.bytes(model.statistics_elements()),
             gradients,
             optimizer: momentum * optimizer_elements,
-            input: in_flight * u64::from(samples) * (Dtype::F32.bytes(model.input().elements()) + Dtype::U32.bytes(1)),
+            input: in_flight * u64::from(samples) * (model.sample().bytes() + labels),
             activations: in_flight * activations.planned,
             activations_unplanned: in_flight * activations.unplanned,
             activations_live: in_flight * activations.live,

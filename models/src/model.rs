@@ -17,7 +17,7 @@ use std::ops::Range;
 use petgraph::graph::DiGraph;
 
 use crate::layer::{Init, InitRules, Signature};
-use crate::{Layer, LayerId, Shape};
+use crate::{Layer, LayerId, SampleTensor, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
 pub use inits::InitialValues;
@@ -65,6 +65,13 @@ pub struct Parameter {
     pub decay: bool,
     /// Factors of its rate and its weight decay.
     pub multipliers: Multipliers,
+}
+
+impl Node {
+    /// The labels of a sample that a loss compares with its scores; `None` where it needs none, and of other layers.
+    pub fn labels(&self) -> Option<SampleTensor> {
+        self.layer.rule().labels(self.input_shapes.first().copied()?)
+    }
 }
 
 impl Parameter {
@@ -178,5 +185,18 @@ impl Model {
     /// Shape of one sample.
     pub fn input(&self) -> Shape {
         self.nodes[0].output
+    }
+
+    /// Shape and format of one sample.
+    pub fn sample(&self) -> SampleTensor {
+        match &self.nodes[0].layer {
+            Layer::Input(samples) => samples.0,
+            _ => SampleTensor::values(self.input()),
+        }
+    }
+
+    /// The labels of a sample, which all losses share; `None` where they need none.
+    pub fn labels(&self) -> Option<SampleTensor> {
+        self.nodes[self.nodes.len() - 1].labels()
     }
 }

@@ -8,6 +8,8 @@ mod collect;
 mod evaluation;
 mod shuffle;
 
+use lockstep_topology::Dtype;
+
 use crate::{Averaging, Buffer, Declared, Members, Mesh, Op, Program, Role, Span, Stream, Task};
 
 /// A kind of work that is done between some steps.
@@ -93,6 +95,7 @@ impl Role {
 struct Work<'a> {
     of: &'a Program,
     mesh: Mesh,
+    /// Their elements, all of fp32.
     buffers: [u64; BUFFERS.len()],
     first: Vec<Task>,
     others: Vec<Task>,
@@ -117,13 +120,15 @@ impl<'a> Work<'a> {
             let ranks = Members::range(ranks.start, ranks.end - ranks.start);
             Role { name: name.to_owned(), ranks, tasks }
         });
-        work(self.of, like, self.mesh, roles.collect(), self.buffers)
+        work(self.of, like, self.mesh, roles.collect(), self.buffers.map(|elements| (elements, Dtype::F32)))
     }
 }
 
-/// The program of these roles, of the workers of `of` alone, with the model and the chains of `like`.
-fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [u64; BUFFERS.len()]) -> Program {
+/// The program of these roles, of the workers of `of` alone, with the model and the chains of `like`, and buffers of so many
+/// elements of these formats.
+fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [(u64, Dtype); BUFFERS.len()]) -> Program {
     let declared = BUFFERS.iter().zip(buffers);
+    let declared = declared.map(|(name, (elements, dtype))| Declared::scratch(*name, elements).of_dtype(dtype));
     Program {
         model: like.model.clone(),
         chains: like.chains.clone(),
@@ -136,7 +141,7 @@ fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [u6
         precision: of.precision,
         gradients: of.gradients,
         accumulate: 1,
-        buffers: declared.map(|(name, elements)| Declared::scratch(*name, elements)).collect(),
+        buffers: declared.collect(),
         partition: None,
         transform_at: of.transform_at,
         averaging: None::<Averaging>,

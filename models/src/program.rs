@@ -135,7 +135,7 @@ impl Program {
 
     /// The format of a buffer, in memory and in messages.
     pub fn dtype(&self, buffer: Buffer) -> Dtype {
-        buffer.dtype(self.gradients, self.precision)
+        buffer.dtype(self.gradients, self.precision, &self.buffers)
     }
 
     /// The buffer in which layers find their parameters: gathered ones where parameters are sharded.

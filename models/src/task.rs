@@ -232,8 +232,8 @@ pub enum Op {
     Samples {
         /// In which direction.
         to: SampleMove,
-        /// fp32 elements of the samples that are moved.
-        elements: u64,
+        /// Bytes of the samples that are moved.
+        bytes: u64,
     },
     /// Writes the state of the training to the host's storage.
     Save {

@@ -3,10 +3,12 @@
 mod dimension;
 mod layout;
 mod precision;
+mod sample_tensor;
 mod shape;
 
 pub use dimension::Dimension;
 pub(crate) use layout::transition;
 pub use layout::{AxisLayout, Layout};
 pub use precision::{Gradients, Precision};
+pub use sample_tensor::SampleTensor;
 pub use shape::{ImageShape, Shape};

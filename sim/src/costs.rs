@@ -99,13 +99,13 @@ pub trait Costs: Send + Sync {
     /// Gathering `samples` samples from a pool in memory.
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost;
 
-    /// Packing `elements` elements of samples of a rank's part, at random places, into messages, or unpacking them.
-    fn samples(&self, device: &Device, program: &Program, to: SampleMove, elements: u64) -> Cost {
+    /// Packing `bytes` bytes of samples of a rank's part, at random places, into messages, or unpacking them.
+    fn samples(&self, device: &Device, program: &Program, to: SampleMove, bytes: u64) -> Cost {
         if let Some(inner) = self.adjusted() {
-            return inner.samples(device, program, to, elements);
+            return inner.samples(device, program, to, bytes);
         }
         // Anywhere in the host's memory, cold, as loaded ones are.
-        let samples = elements.div_ceil(program.model.input().elements().max(1));
+        let samples = bytes.div_ceil(program.model.sample().bytes().max(1));
         self.load(device, program, samples.try_into().unwrap_or(u32::MAX))
     }
 

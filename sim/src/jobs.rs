@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_models::{Op, Program, Role};
 use lockstep_topology::cluster::{Device, DeviceKind};
-use lockstep_topology::{InputError, Rank, Time};
+use lockstep_topology::{Dtype, InputError, Rank, Time};
 
 use crate::costs::Cost;
 use crate::engine::{Job, Jobs};
@@ -137,14 +137,14 @@ impl<F: Fluid> Pricer<'_, '_, F> {
     /// The jobs of a role on `device`, whose tasks have these costs, and the latency of its uploads.
     fn list(&mut self, role: &Role, device: &Device, costs: &[Option<Cost>]) -> Result<(Jobs, Time), InputError> {
         let mut list = Vec::with_capacity(role.tasks.len());
-        let (mut latency, sample_elements) = (Time::ZERO, self.program.model.input().elements());
+        let (mut latency, sample_bytes) = (Time::ZERO, self.program.model.sample().bytes());
         for (task, cost) in role.tasks.iter().zip(costs) {
             let Some(cost) = *cost else {
                 list.push(None);
                 continue;
             };
             check(&task.name, cost)?;
-            let input = self.supply.map(|supply| supply.job(&task.op, sample_elements, device, self.resources));
+            let input = self.supply.map(|supply| supply.job(&task.op, sample_bytes, device, self.resources));
             if let Some((job, later)) = input.transpose()?.flatten() {
                 check(&task.name, Cost { seconds: job.seconds, ..Cost::default() })?;
                 latency = latency.max(later);
@@ -175,10 +175,13 @@ pub(crate) fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: 
         Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
-        Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
+        Op::Labels { samples, .. } => {
+            let each = program.model.labels().map_or(0, |labels| labels.bytes());
+            costs.moved(device, Dtype::F32.elements_within(u64::from(*samples) * each))
+        }
         // No time where no cost is given.
         Op::Read { .. } | Op::Decode { .. } | Op::Upload { .. } => Cost::default(),
-        Op::Samples { to, elements } => costs.samples(device, program, *to, *elements),
+        Op::Samples { to, bytes } => costs.samples(device, program, *to, *bytes),
         Op::Save { bytes } => saved(platform, device, *bytes),
         // The device is idle meanwhile.
         Op::Host { calls, each } => {

@@ -94,7 +94,7 @@ impl<'a> Supply<'a> {
     pub(crate) fn job<F: Fluid>(
         &self,
         op: &Op,
-        sample_elements: u64,
+        sample_bytes: u64,
         device: &Device,
         resources: &mut Resources<'_, F>,
     ) -> Result<Option<(Job, Time)>, InputError> {
@@ -110,7 +110,7 @@ impl<'a> Supply<'a> {
             }
             Op::Upload { samples } => {
                 let copied = self.input.copied_by == CopiedBy::Upload;
-                let bytes = if copied { Dtype::F32.bytes(u64::from(*samples) * sample_elements) } else { 0 };
+                let bytes = if copied { u64::from(*samples) * sample_bytes } else { 0 };
                 let Upload { class, seconds, latency } = resources.upload(device, bytes)?;
                 (Job { class, seconds, threads: 1 }, latency)
             }

@@ -41,6 +41,11 @@ crate::named!(
 );
 
 impl Dtype {
+    /// Whether its numbers are integers, which tasks move and never add.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Dtype::U8 | Dtype::U16 | Dtype::U32)
+    }
+
     /// Bits of a number, and in how many numbers a scale of how many bytes is shared.
     const fn layout(self) -> (u64, Option<(u64, u64)>) {
         match self {

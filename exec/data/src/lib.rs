@@ -13,6 +13,7 @@ pub mod idx;
 mod journal;
 mod memory_left;
 mod normalisation;
+pub mod number;
 mod pack;
 mod packed;
 mod picture;
@@ -30,6 +31,6 @@ pub use picture::{QUALITY, decode as decode_jpeg, keep as keep_jpeg, size as jpe
 pub use pixels::{MOST_PIXELS, Picture};
 pub use set::{
     Coming, Dataset, Decoded, Finish, Moves, PackedMoves, Parts, Recipe, Reserved, Round, Sampler, Transform,
-    Untransformed, Window, bytes_of,
+    Untransformed, Window,
 };
 pub use source::{Sample, SampleEntry, SetPart, Source, cifar, lmdb, shards};

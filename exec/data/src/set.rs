@@ -10,6 +10,7 @@ mod drawing;
 mod encoded;
 mod files;
 mod finish;
+mod labels;
 mod message;
 mod packing;
 mod parts;
@@ -26,10 +27,9 @@ mod transform;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockstep_models::{Augmentation, Dimension, Model, SampleForm, SetSizes, Shape, StoredSamples};
+use lockstep_models::{Augmentation, Dimension, Model, SampleForm, SampleTensor, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
-pub use encoded::bytes_of;
 pub use finish::Finish;
 pub use message::{Coming, Reserved};
 pub use packing::PackedMoves;
@@ -52,7 +52,10 @@ pub struct Dataset {
     patch: Option<Shape>,
     classes: u32,
     pixels: Pixels,
-    /// One per sample, below `classes`.
+    /// Number of samples.
+    samples: usize,
+    /// What labels a sample has, and those of all samples, each below `classes`.
+    label: Option<SampleTensor>,
     labels: Vec<u32>,
     /// The augmentation of samples drawn for training.
     augmentation: Augmentation,
@@ -69,6 +72,8 @@ impl Dataset {
             patch: None,
             classes: 0,
             pixels: Pixels::Values(Arc::default()),
+            samples: 0,
+            label: Some(SampleTensor::labels(Shape::SINGLE)),
             labels: Vec::new(),
             augmentation: Augmentation::default(),
             decode_threads: None,
@@ -86,23 +91,47 @@ impl Dataset {
         images: Vec<f32>,
         labels: Vec<u32>,
     ) -> Result<Dataset, InputError> {
+        let samples = labels.len();
+        Dataset::labelled(place, (shape, samples), images, classes, (Some(SampleTensor::labels(Shape::SINGLE)), labels))
+    }
+
+    /// A data set from `place` with `images` of `[samples, …]` values of a shape, and `labels` of what each sample has of
+    /// them: one, one for each position, or none.
+    ///
+    /// # Errors
+    /// As [`Dataset::new`].
+    pub fn labelled(
+        place: &str,
+        (shape, samples): (Shape, usize),
+        images: Vec<f32>,
+        classes: u32,
+        (label, labels): (Option<SampleTensor>, Vec<u32>),
+    ) -> Result<Dataset, InputError> {
         let error = |value: String, message: String| Err(InputError::new(place, value, message));
-        if labels.is_empty() || shape.elements() == 0 {
-            return error(format!("{} samples of {shape}", labels.len()), "is empty: give images".into());
+        if samples == 0 || shape.elements() == 0 {
+            return error(format!("{samples} samples of {shape}"), "is empty: give images".into());
         }
-        if u32::try_from(labels.len()).is_err() {
-            return error(format!("{} samples", labels.len()), format!("more than {} are too many", u32::MAX));
+        if u32::try_from(samples).is_err() {
+            return error(format!("{samples} samples"), format!("more than {} are too many", u32::MAX));
         }
-        if images.len() as u64 != labels.len() as u64 * shape.elements() {
-            let (values, labels) = (images.len(), labels.len());
-            return error(format!("{values} values"), format!("do not make {labels} images of {shape}, one per label"));
+        if images.len() as u64 != samples as u64 * shape.elements() {
+            let values = images.len();
+            return error(
+                format!("{values} values"),
+                format!("do not make {samples} images of {shape}, one per label"),
+            );
+        }
+        let each = label.map_or(0, |label| label.elements());
+        if labels.len() as u64 != samples as u64 * each {
+            return error(format!("{} labels", labels.len()), format!("are not {each} for each of {samples} samples"));
         }
         if let Some(at) = labels.iter().position(|label| *label >= classes) {
-            let message = format!("of sample {at} must be below {classes}, the number of classes: fix the labels");
+            let sample = at as u64 / each;
+            let message = format!("of sample {sample} must be below {classes}, the number of classes: fix the labels");
             return error(format!("label {}", labels[at]), message);
         }
         let pixels = Pixels::Values(Arc::new(images));
-        Ok(Dataset { place: place.into(), shape, classes, pixels, labels, ..Dataset::empty() })
+        Ok(Dataset { place: place.into(), shape, classes, pixels, samples, label, labels, ..Dataset::empty() })
     }
 
     /// Returns (training part, held-out part), normalised, of the set named by `--data`: `mnist` (5,000 digits that are
@@ -199,7 +228,20 @@ impl Dataset {
     /// # Errors
     /// The mismatch, with both values.
     pub fn check_fits(&self, model: &Model) -> Result<(), InputError> {
-        self.check_takes(model.name(), model.input(), model.classes())
+        self.check_takes(model.name(), model.input(), model.classes())?;
+        let (name, wrong) = (model.name(), |value, message| Err(InputError::new(&self.place, value, message)));
+        if self.sample().dtype != model.sample().dtype {
+            let message = format!("the model {name} takes {}: choose other data or a model", model.sample());
+            return wrong(format!("samples of {}", self.sample()), message);
+        }
+        match (model.labels(), self.label) {
+            (Some(wanted), own) if own != Some(wanted) => {
+                let has = own.map_or_else(|| "none".to_owned(), |own| own.to_string());
+                let message = format!("the model {name} needs {wanted} for each sample: choose other data or a model");
+                wrong(format!("labels: {has}"), message)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// [`Dataset::check_fits`] for a model known by its name, input and classes.
@@ -270,15 +312,15 @@ impl Dataset {
 
     /// The sizes of a set's two parts, for predictions.
     pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
-        let message_elements = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message_elements());
+        let message = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message());
         let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
-        SetSizes { stored: Some(train.stored()), message_elements, ..counts }
+        SetSizes { stored: Some(train.stored()), message, ..counts }
     }
 
     /// Number of samples, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a data set is never empty")]
     pub fn len(&self) -> usize {
-        self.labels.len()
+        self.samples
     }
 
     /// Shape of a sample as the model receives it.
@@ -286,14 +328,14 @@ impl Dataset {
         self.patch.unwrap_or(self.shape)
     }
 
+    /// Shape and format of a sample as the model receives it.
+    pub fn sample(&self) -> SampleTensor {
+        SampleTensor::values(self.shape())
+    }
+
     /// Number of classes; every label is below it.
     pub fn classes(&self) -> u32 {
         self.classes
-    }
-
-    /// The label of each sample.
-    pub fn labels(&self) -> &[u32] {
-        &self.labels
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use lockstep_models::memory::{BufferAddresses, Plan};
 use lockstep_models::{Area, Buffer, LayerId, Op, Program, Role};
+use lockstep_topology::Dtype;
 
 use crate::pool::Arenas;
 
@@ -80,6 +81,12 @@ impl<'a> Blueprint<'a> {
         let chains = program.chains.iter().enumerate().map(chain).collect();
         let parameters = places.of(Buffer::Parameters).spread(&parameters);
         Blueprint { program, role, plan, arenas, chains, declared, places, parameters, statistics }
+    }
+
+    /// The elements and the format of each buffer that the program declares, as far as this rank holds it.
+    pub fn declared_numbers(&self) -> impl Iterator<Item = (usize, Dtype)> {
+        let dtype = |index| self.program.dtype(Buffer::Declared(index));
+        self.declared.iter().enumerate().map(move |(index, elements)| (*elements, dtype(index)))
     }
 
     /// Samples of a micro-batch when it is loaded.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use lockstep_models::memory::BufferAddresses;
 use lockstep_models::{Buffer, Copy};
+use lockstep_topology::Dtype;
 
 use crate::arena::Arena;
 use crate::simd::add_into;
@@ -31,19 +32,19 @@ impl Buffers {
     pub(super) fn of_worker(
         parameters: Vec<f32>,
         statistics: Vec<f32>,
-        declared: &[usize],
+        declared: Vec<Arena>,
         places: BufferAddresses,
     ) -> Buffers {
         let [weights, gradients, momentum] =
             [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
-        let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
+        let parameters = Some(Arena::new(parameters));
         Buffers { parameters, weights, gradients, places, declared, momentum, statistics }
     }
 
     /// The buffers of a dedicated server.
-    pub(crate) fn of_server(places: BufferAddresses, declared: &[usize]) -> Buffers {
+    pub(crate) fn of_server(places: BufferAddresses, declared: Vec<Arena>) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
-        let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
+        let gradients = zeros(elements[0].max(elements[1]));
         Buffers {
             parameters: None,
             weights: zeros(0),
@@ -107,13 +108,26 @@ impl Buffers {
         first.copy_from_slice(content);
     }
 
+    /// Replaces numbers of a buffer, from the first on, by those with these bytes.
+    pub(super) fn write_bytes(&mut self, buffer: Buffer, content: &[u8]) {
+        let arena = self.arena(buffer);
+        let range = 0..arena.dtype().elements_within(content.len() as u64) as usize;
+        // SAFETY: as above.
+        unsafe { arena.bytes_mut(range) }.copy_from_slice(content);
+    }
+
     /// Performs a copy between two buffers.
     pub(crate) fn copy(&self, of: &Copy, from: Buffer, to: Buffer) {
         let (read, written) = of.extents();
         // SAFETY: no message is in flight on what a copy writes, by the program's order; nothing writes what it reads;
         // and the program's check ensures that they are two buffers.
         unsafe {
-            move_rows(of, self.arena(from).slice(0..read as usize), self.arena(to).slice_mut(0..written as usize));
+            let (from, to) = (self.arena(from), self.arena(to));
+            if from.dtype().is_integer() {
+                move_integers(of, from.dtype(), from.bytes(0..read as usize), to.bytes_mut(0..written as usize));
+            } else {
+                move_rows(of, from.slice(0..read as usize), to.slice_mut(0..written as usize));
+            }
         }
     }
 
@@ -130,8 +144,13 @@ fn zeros(elements: usize) -> Arena {
     Arena::new(vec![0.0f32; elements])
 }
 
-fn all(elements: &[usize]) -> Vec<Arena> {
-    elements.iter().map(|elements| zeros(*elements)).collect()
+/// Zeros of the elements and formats of declared buffers.
+pub(crate) fn declared_arenas(numbers: impl Iterator<Item = (usize, Dtype)>) -> Vec<Arena> {
+    let arena = |(elements, dtype)| match dtype {
+        Dtype::F32 => zeros(elements),
+        other => Arena::of_pages(elements, other),
+    };
+    numbers.map(arena).collect()
 }
 
 /// Copies or adds row by row.
@@ -149,6 +168,21 @@ pub(super) fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
     }
 }
 
+/// Copies integers row by row; the program's check refuses to add them.
+pub(super) fn move_integers(of: &Copy, dtype: Dtype, from: &[u8], to: &mut [u8]) {
+    if of.clear {
+        to.fill(0);
+    }
+    let bytes = |elements: u64| dtype.bytes(elements) as usize;
+    for rows in &of.rows {
+        for index in 0..rows.count {
+            let (read, written) = rows.at(index);
+            let source = &from[bytes(read)..bytes(read + rows.length)];
+            to[bytes(written)..bytes(written + rows.length)].copy_from_slice(source);
+        }
+    }
+}
+
 /// Gathered parameters if any, else the rank's own.
 fn of_layers<'a>(gathered: &'a Arena, own: &'a Arena) -> &'a Arena {
     if gathered.is_empty() { own } else { gathered }
@@ -159,6 +193,7 @@ mod tests {
     use lockstep_models::{Area, Rows, Turns};
 
     use super::*;
+    use crate::number::{bytes_of, bytes_of_mut};
 
     #[test]
     fn rows_are_packed_unpacked_and_added() {
@@ -170,6 +205,10 @@ mod tests {
         let mut block = [0.0; 4];
         move_rows(&pack, &matrix, &mut block);
         assert_eq!(block, [2.0, 3.0, 5.0, 6.0]);
+        // Integers of two bytes, as values.
+        let (tokens, mut packed) = ([1u16, 2, 3, 4, 5, 6], [0u16; 4]);
+        move_integers(&pack, Dtype::U16, bytes_of(&tokens), bytes_of_mut(&mut packed));
+        assert_eq!(packed, [2, 3, 5, 6]);
         let rows = vec![Rows { count: 2, length: 2, from: (0, 2), to: (1, 3) }];
         let mut sum = matrix;
         move_rows(

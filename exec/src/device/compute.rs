@@ -12,11 +12,12 @@ use super::{Backward, DeviceError, Forward, Loss, Spot, TensorAddress};
 
 /// Passes and updates on one rank's memory.
 pub trait Compute {
-    /// The buffer for the samples of the next micro-batch; `[samples, elements]`.
+    /// The buffer for the samples of the next micro-batch: the bytes of `[samples, …]` numbers of the model's
+    /// [`sample`](lockstep_models::Model::sample), aligned for them.
     ///
     /// # Errors
     /// Device errors.
-    fn input(&mut self) -> Result<&mut [f32], DeviceError>;
+    fn input(&mut self) -> Result<&mut [u8], DeviceError>;
 
     /// Makes the samples in that buffer the current micro-batch.
     ///
@@ -24,12 +25,12 @@ pub trait Compute {
     /// Device errors.
     fn load(&mut self) -> Result<(), DeviceError>;
 
-    /// Host memory for `elements` elements of a batch that threads prepare, to be loaded from there.
+    /// Host memory for `bytes` bytes of a batch that threads prepare, to be loaded from there.
     ///
     /// # Errors
     /// The host has none left that the device can copy from.
-    fn batch_memory(&self, elements: usize) -> Result<BatchMemory, DeviceError> {
-        Ok(BatchMemory::of_pages(elements))
+    fn batch_memory(&self, bytes: usize) -> Result<BatchMemory, DeviceError> {
+        Ok(BatchMemory::of_pages(bytes))
     }
 
     /// Makes the samples in such memory the current micro-batch. An asynchronous device may copy them later, and lends
@@ -50,7 +51,8 @@ pub trait Compute {
     /// Device errors.
     fn transform(&mut self, samples: &Untransformed<'_>) -> Result<(), DeviceError>;
 
-    /// Sets the labels of the samples of the next passes, and their places among all since training began.
+    /// Sets the labels of the samples of the next passes, `[samples, …]` of the model's
+    /// [`labels`](lockstep_models::Model::labels), and the samples' places among all since training began.
     ///
     /// # Errors
     /// Device errors.

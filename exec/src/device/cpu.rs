@@ -173,6 +173,9 @@ trait Head: Send {
 
     /// As [`Kernel::draw`].
     fn draw(&mut self, _: Draw, _: &[u64]) {}
+
+    /// As [`Kernel::take_integers`].
+    fn take_integers(&mut self, _: &[u8]) {}
 }
 
 impl From<Box<dyn Head>> for Kernel {
@@ -251,6 +254,12 @@ impl Kernel {
     /// the samples where they are not consecutive from `draw.first`, else empty.
     pub fn draw(&mut self, draw: Draw, places: &[u64]) {
         self.head.draw(draw, places);
+    }
+
+    /// Takes the bytes of the samples' integers, of a layer that reads them, before its forward pass; it keeps what its
+    /// backward pass needs. Other layers read none.
+    pub fn take_integers(&mut self, samples: &[u8]) {
+        self.head.take_integers(samples);
     }
 
     /// Computes the chain's output from its inputs, each `[samples, elements of the shape]`. An empty input of an

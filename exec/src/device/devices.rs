@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use lockstep_models::Program;
 use lockstep_models::memory::ActivationFormat;
+use lockstep_models::{Precision, Program};
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
@@ -22,6 +22,24 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// How they store activations: in fp32 with flattened images as views, unless they say otherwise.
     fn activations(&self) -> ActivationFormat {
         ActivationFormat::default()
+    }
+
+    /// Refuses a precision in which they neither compute nor store activations; unless they say otherwise, all but fp32.
+    ///
+    /// # Errors
+    /// Such a precision, with the cure.
+    fn check_precision(&self, precision: Precision) -> Result<(), InputError> {
+        match precision {
+            Precision::F32 => Ok(()),
+            other => {
+                let message = format!(
+                    "is not computed on CPUs, which store and multiply fp32: leave it out, use {} cuda (tf32, bf16), or predict \
+                     with lockstep sim predict",
+                    ErrorPlace::Flag("device")
+                );
+                Err(InputError::flag("precision", other.to_string(), message))
+            }
+        }
     }
 
     /// Refuses a program whose ranks `here`, those of this process, need more host memory than is left, before any of

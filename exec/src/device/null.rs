@@ -12,14 +12,14 @@ use lockstep_models::{BoundFormula, Buffer, Copy};
 use crate::arena::Arena;
 
 use super::{
-    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Spot, Staging, Storage,
-    TensorAddress, Values,
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, InputMemory, Loss, Spot, Staging,
+    Storage, TensorAddress, Values, declared_arenas,
 };
 
 /// One rank's memory, without arithmetic on it.
 pub struct Null {
     buffers: Buffers,
-    input: Vec<f32>,
+    input: InputMemory,
     samples: usize,
     /// By chain: whether it ends in a loss.
     losses: Vec<bool>,
@@ -28,18 +28,24 @@ pub struct Null {
 impl Null {
     /// The device of a rank.
     pub fn new(of: Blueprint<'_>) -> Null {
+        let declared = declared_arenas(of.declared_numbers());
         let is_loss = |chain: usize| of.members(chain)[0].layer.is_loss();
         Null {
-            input: vec![0.0; of.input_elements()],
+            input: InputMemory::new(of.input_elements(), of.program.model.sample().dtype),
             samples: 0,
             losses: (0..of.chains.len()).map(is_loss).collect(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, of.places),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, declared, of.places),
         }
     }
 
     /// The device of a dedicated server, with buffers at `places` and those that its program declares.
-    pub(crate) fn of_server(places: BufferAddresses, declared: &[usize]) -> Null {
-        Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, losses: Vec::new() }
+    pub(crate) fn of_server(places: BufferAddresses, declared: Vec<Arena>) -> Null {
+        Null {
+            buffers: Buffers::of_server(places, declared),
+            input: InputMemory::default(),
+            samples: 0,
+            losses: Vec::new(),
+        }
     }
 
     /// The place of elements `range` of a buffer.
@@ -49,8 +55,8 @@ impl Null {
 }
 
 impl Compute for Null {
-    fn input(&mut self) -> Result<&mut [f32], DeviceError> {
-        Ok(&mut self.input)
+    fn input(&mut self) -> Result<&mut [u8], DeviceError> {
+        Ok(self.input.bytes_mut())
     }
 
     fn load(&mut self) -> Result<(), DeviceError> {
@@ -61,8 +67,8 @@ impl Compute for Null {
         Ok(())
     }
 
-    fn turn_to(&mut self, labels: &[u32], _: &[u64]) -> Result<(), DeviceError> {
-        self.samples = labels.len();
+    fn turn_to(&mut self, _: &[u32], places: &[u64]) -> Result<(), DeviceError> {
+        self.samples = places.len();
         Ok(())
     }
 
@@ -105,6 +111,11 @@ impl Storage for Null {
 
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
         self.buffers.write(values, content);
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, buffer: Buffer, content: &[u8]) -> Result<(), DeviceError> {
+        self.buffers.write_bytes(buffer, content);
         Ok(())
     }
 

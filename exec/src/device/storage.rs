@@ -34,6 +34,12 @@ pub trait Storage {
     /// Device errors.
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError>;
 
+    /// Replaces numbers of a buffer, from the first on, by those with these bytes.
+    ///
+    /// # Errors
+    /// Device errors.
+    fn write_bytes(&mut self, buffer: Buffer, content: &[u8]) -> Result<(), DeviceError>;
+
     /// Copies `from` to `to`, up to the shorter length.
     ///
     /// # Errors

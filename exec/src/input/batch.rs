@@ -11,7 +11,7 @@ use lockstep_topology::InputError;
 
 use super::batch_memory::BatchMemory;
 
-/// fp32 bytes of the samples that a thread takes at a time: many times what taking them costs. A JPEG file is that much
+/// Bytes of the samples that a thread takes at a time: many times what taking them costs. A JPEG file is that much
 /// work by itself.
 const TAKEN: usize = 256 << 10;
 
@@ -71,8 +71,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Batch {
     /// A batch to be made in `memory`; `on_device` says whether the rank's device transforms its samples.
     pub(super) fn new(recipe: Recipe, memory: Arc<BatchMemory>, on_device: &Arc<AtomicBool>) -> Batch {
-        let (all, form, sample) = (recipe.indices().len(), recipe.form(), recipe.sample_elements());
-        let each = if form.is_picture() { 1 } else { (TAKEN / (4 * sample.max(1))).clamp(1, all.max(1)) };
+        let (all, form, sample) = (recipe.indices().len(), recipe.form(), recipe.sample_bytes());
+        let each = if form.is_picture() { 1 } else { (TAKEN / sample.max(1)).clamp(1, all.max(1)) };
         // Values need not be read.
         let read = if form == SampleForm::Values { all } else { 0 };
         let pictures = (0..all).map(|_| OnceLock::new()).collect();
@@ -160,10 +160,10 @@ impl Batch {
             assert!(self.pictures[number].set(decoded).is_ok(), "each number is taken once");
             return Ok(());
         }
-        let elements = self.recipe.sample_elements();
+        let bytes = self.recipe.sample_bytes();
         // SAFETY: each number is taken once, and a rank that waits for the batch reads it when all are done.
-        let image = unsafe { self.memory.arena().slice_mut(number * elements..(number + 1) * elements) };
-        self.recipe.image(number, image)
+        let sample = unsafe { self.memory.arena().slice_mut(number * bytes..(number + 1) * bytes) };
+        self.recipe.make(number, sample)
     }
 
     /// Waits until all samples are ready, at most until `deadline`; returns when they were made, if they are.
@@ -200,10 +200,10 @@ impl Batch {
         Ok(Some(self.recipe.untransformed(samples)))
     }
 
-    /// Copies the samples, which are ready and transformed, to `images`.
-    pub(crate) fn copy_to(&self, images: &mut [f32]) {
+    /// Copies the bytes of the samples, which are ready and transformed, to `samples`.
+    pub(crate) fn copy_to(&self, samples: &mut [u8]) {
         // SAFETY: all samples are done, and no thread writes after that.
-        images.copy_from_slice(unsafe { self.memory.arena().slice(0..self.recipe.elements()) });
+        samples.copy_from_slice(unsafe { self.memory.arena().slice(0..self.recipe.bytes()) });
     }
 
     /// Its memory.

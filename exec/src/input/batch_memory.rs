@@ -16,21 +16,21 @@ pub struct BatchMemory {
     is_lent: AtomicBool,
 }
 
-/// Allocates memory for a number of elements.
+/// Allocates memory for a number of bytes.
 pub(crate) type Allocate<'a> = &'a mut dyn FnMut(usize) -> Result<BatchMemory, DeviceError>;
 
 impl BatchMemory {
-    /// Over `arena`.
+    /// Over `arena`, of bytes.
     pub fn new(arena: Arena) -> BatchMemory {
         BatchMemory { arena, is_lent: AtomicBool::new(false) }
     }
 
-    /// Ordinary memory of whole pages for `elements` elements of fp32.
-    pub fn of_pages(elements: usize) -> BatchMemory {
-        BatchMemory::new(Arena::of_pages(elements, Dtype::F32))
+    /// Ordinary memory of whole pages for `bytes` bytes.
+    pub fn of_pages(bytes: usize) -> BatchMemory {
+        BatchMemory::new(Arena::of_pages(bytes, Dtype::U8))
     }
 
-    /// The elements.
+    /// The bytes, aligned for any numbers.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
@@ -45,20 +45,19 @@ impl BatchMemory {
         self.is_lent.store(false, Ordering::Release);
     }
 
-    /// Memory of `free` that no device copies from and that has `elements` elements, else new memory.
+    /// Memory of `free` that no device copies from and that has `bytes` bytes, else new memory.
     ///
     /// # Errors
     /// Those of `allocate`.
     pub(super) fn of(
         free: &mut Vec<Arc<BatchMemory>>,
-        elements: usize,
+        bytes: usize,
         allocate: Allocate<'_>,
     ) -> Result<Arc<BatchMemory>, DeviceError> {
-        let is_fit =
-            |memory: &Arc<BatchMemory>| !memory.is_lent.load(Ordering::Acquire) && memory.arena.len() >= elements;
+        let is_fit = |memory: &Arc<BatchMemory>| !memory.is_lent.load(Ordering::Acquire) && memory.arena.len() >= bytes;
         match free.iter().position(is_fit) {
             Some(at) => Ok(free.swap_remove(at)),
-            None => Ok(Arc::new(allocate(elements)?)),
+            None => Ok(Arc::new(allocate(bytes)?)),
         }
     }
 }
@@ -67,7 +66,7 @@ impl BatchMemory {
 mod tests {
     use super::*;
 
-    /// By hand: of memory for 3, 5 (lent) and 5 elements, a batch of 4 gets the third; the next one waits for no device
+    /// By hand: of memory for 3, 5 (lent) and 5 bytes, a batch of 4 gets the third; the next one waits for no device
     /// and gets new memory; the one after that gets the second, which has been given back.
     #[test]
     fn memory_that_a_device_copies_from_is_not_filled_again() {

@@ -17,6 +17,7 @@ use super::batch_memory::{Allocate, BatchMemory};
 use super::decoders::Decoders;
 use super::ring::{Prepared, Ring};
 use crate::error::ExecError;
+use crate::number::numbers_mut;
 
 /// The most batches that a device copies from at a time.
 const LENT: usize = 2;
@@ -85,19 +86,19 @@ impl Feed {
         indices: &[u32],
         (seed, place): (u64, u64),
         allocate: Allocate<'_>,
-        (images, labels): (&mut [f32], &mut [u32]),
+        (samples, labels): (&mut [u8], &mut [u32]),
     ) -> Result<(), ExecError> {
         let Some(loading) = self.begin(data, indices, (seed, place), allocate)? else {
-            return Ok(data.draw(indices, seed, place, images, labels)?);
+            return Ok(data.draw(indices, seed, place, samples, labels)?);
         };
         match loading.batch.ready()? {
-            Some(samples) => {
-                let elements = data.shape().elements() as usize;
-                images.chunks_exact_mut(elements).enumerate().for_each(|(number, image)| samples.make(number, image));
+            Some(pictures) => {
+                let images = samples.chunks_exact_mut(data.sample().bytes() as usize).enumerate();
+                images.for_each(|(number, image)| pictures.make(number, numbers_mut(image)));
             }
-            None => loading.batch.copy_to(images),
+            None => loading.batch.copy_to(samples),
         }
-        data.label(indices, labels);
+        data.copy_labels(indices, labels);
         self.end(loading);
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Feed {
         let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
             Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
             None if data.form().is_picture() => {
-                let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
+                let memory = BatchMemory::of(&mut self.free, recipe.bytes(), allocate)?;
                 self.decoders.ask(data, recipe, memory, true, &self.on_device)?
             }
             None => return Ok(None),
@@ -159,7 +160,7 @@ impl Feed {
         let batch = match self.of_ring.iter().chain(&self.ahead).find(|batch| batch.recipe == recipe) {
             Some(batch) => batch.clone(),
             None => {
-                let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
+                let memory = BatchMemory::of(&mut self.free, recipe.bytes(), allocate)?;
                 let batch = self.decoders.ask(data, recipe, memory, true, &self.on_device)?;
                 self.ahead.push_front(batch.clone());
                 batch
@@ -191,7 +192,7 @@ impl Feed {
         });
         for recipe in wanted {
             if self.ahead.iter().all(|batch| batch.recipe != recipe) {
-                let memory = BatchMemory::of(&mut self.free, recipe.elements(), allocate)?;
+                let memory = BatchMemory::of(&mut self.free, recipe.bytes(), allocate)?;
                 self.ahead.push_back(self.decoders.ask(data, recipe, memory, false, &self.on_device)?);
             }
         }
@@ -214,10 +215,11 @@ pub(super) mod tests {
 
     use super::*;
     use crate::device::DeviceError;
+    use crate::number::bytes_of_mut;
 
     /// Allocates memory for batches on the CPU.
-    pub(in super::super) fn ordinary(elements: usize) -> Result<BatchMemory, DeviceError> {
-        Ok(BatchMemory::of_pages(elements))
+    pub(in super::super) fn ordinary(bytes: usize) -> Result<BatchMemory, DeviceError> {
+        Ok(BatchMemory::of_pages(bytes))
     }
 
     /// Packs eight pictures.
@@ -253,7 +255,7 @@ pub(super) mod tests {
                     let loading = feed.begin(&data, &indices, (5, place), &mut ordinary).unwrap().unwrap();
                     assert_eq!(loading.batch.ready().unwrap().is_some(), on_device, "{at} {place}");
                     feed.ahead.push_back(loading.batch);
-                    let made = (&mut images[..], &mut labels[..]);
+                    let made = (bytes_of_mut(&mut images), &mut labels[..]);
                     feed.draw(&data, &indices, (5, place), &mut ordinary, made).unwrap();
                     data.draw(&indices, 5, place, &mut own, &mut of_own).unwrap();
                     assert_eq!((&images, labels), (&own, of_own), "{how}, {at}, {place}");
@@ -275,7 +277,7 @@ pub(super) mod tests {
         let drawn = |feed: &mut Feed, indices: &[u32], place: u64| {
             let (mut images, mut labels) = (vec![0.0; indices.len() * elements], vec![9; indices.len()]);
             let (mut own, mut of_own) = (images.clone(), labels.clone());
-            feed.draw(&data, indices, (5, place), &mut ordinary, (&mut images[..], &mut labels[..])).unwrap();
+            feed.draw(&data, indices, (5, place), &mut ordinary, (bytes_of_mut(&mut images), &mut labels[..])).unwrap();
             data.draw(indices, 5, place, &mut own, &mut of_own).unwrap();
             assert_eq!((images, labels), (own, of_own));
         };

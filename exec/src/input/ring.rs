@@ -104,7 +104,7 @@ impl Ring {
             let Some((rank, of)) = next else { return Ok(()) };
             let Some((indices, place)) = samples(self.pools.prepared(*rank, of.requested)) else { return Ok(()) };
             let recipe = data.recipe(&indices, self.seed, place);
-            let memory = BatchMemory::of(&mut of.free, recipe.elements(), allocate)?;
+            let memory = BatchMemory::of(&mut of.free, recipe.bytes(), allocate)?;
             let batch = self.decoders.ask(data, recipe, memory, false, &self.on_device)?;
             of.held.insert(of.requested, batch);
             of.requested += 1;
@@ -145,6 +145,7 @@ mod tests {
     use super::super::feed::tests::{ordinary, pictures};
     use super::super::{Feed, Ring};
     use super::*;
+    use crate::number::bytes_of_mut;
 
     /// Two learners with a place each: batches 0 and 1 are held; when 1 is loaded, its preparer begins batch 3; batch 2
     /// waits for the load of batch 0. Batches are the same as without a ring.
@@ -182,7 +183,7 @@ mod tests {
             let elements = 3 * 32 * 32;
             let (mut images, mut labels) = (vec![0.0; 2 * elements], vec![9; 2]);
             let (mut own, mut of_own) = (images.clone(), labels.clone());
-            let made = (&mut images[..], &mut labels[..]);
+            let made = (bytes_of_mut(&mut images), &mut labels[..]);
             feeds[learner].draw(&data, &indices, (5, place), &mut ordinary, made).unwrap();
             data.draw(&indices, 5, place, &mut own, &mut of_own).unwrap();
             assert_eq!((images, labels), (own, of_own), "{batch:?}");

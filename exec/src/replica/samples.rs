@@ -14,15 +14,15 @@ impl Replica {
     /// # Errors
     /// Device errors, and damaged samples.
     pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) -> Result<(), ExecError> {
-        self.labels.resize(indices.len(), 0);
+        self.labels.resize(indices.len() * data.labels_each(), 0);
         let (device, seed) = (&mut self.device, self.seed);
-        match self.feed.begin(data, indices, (seed, place), &mut |elements| device.batch_memory(elements))? {
+        match self.feed.begin(data, indices, (seed, place), &mut |bytes| device.batch_memory(bytes))? {
             Some(loading) => {
                 match loading.batch.ready()? {
                     Some(samples) => device.transform(&samples)?,
                     None => device.load_from(loading.batch.memory())?,
                 }
-                data.label(indices, &mut self.labels);
+                data.copy_labels(indices, &mut self.labels);
                 self.feed.end(loading);
             }
             None => {
@@ -44,11 +44,11 @@ impl Replica {
         data: &Dataset,
         indices: &[u32],
         place: u64,
-        images: &mut [f32],
+        samples: &mut [u8],
         labels: &mut [u32],
     ) -> Result<(), ExecError> {
-        let mut allocate = |elements| self.device.batch_memory(elements);
-        self.feed.draw(data, indices, (self.seed, place), &mut allocate, (images, labels))
+        let mut allocate = |bytes| self.device.batch_memory(bytes);
+        self.feed.draw(data, indices, (self.seed, place), &mut allocate, (samples, labels))
     }
 
     /// Waits, at most until `deadline`, until the micro-batch that is loaded next is ready; returns when that was, if
@@ -62,7 +62,7 @@ impl Replica {
         (indices, place): (&[u32], u64),
         deadline: Instant,
     ) -> Result<Option<MadeTimes>, ExecError> {
-        let mut allocate = |elements| self.device.batch_memory(elements);
+        let mut allocate = |bytes| self.device.batch_memory(bytes);
         self.feed.wait(data, indices, (self.seed, place), &mut allocate, deadline)
     }
 
@@ -86,7 +86,7 @@ impl Replica {
         data: &Dataset,
         next: impl Iterator<Item = (Vec<u32>, u64)>,
     ) -> Result<(), ExecError> {
-        let mut allocate = |elements| self.device.batch_memory(elements);
+        let mut allocate = |bytes| self.device.batch_memory(bytes);
         self.feed.expect(data, self.seed, &mut allocate, next)
     }
 }

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use lockstep_data::Dataset;
 use lockstep_models::{Area, Buffer, Copy, Elementwise, LayerId, Op, Phase, Program, Rows, SgdStep, Turns};
+use lockstep_topology::Dtype;
 
 use super::{Making, Replica};
 use crate::device::cpu::Threads;
 use crate::device::{DeviceError, Devices, IterationResults, Mode};
 use crate::error::ExecError;
 use crate::input::Decoders;
+use crate::number::bytes_of_mut;
 use crate::{Arenas, init};
 
 /// After this long without a response a device counts as dead.
@@ -41,9 +43,11 @@ impl Replica {
             Op::Load { samples, .. } => {
                 // Samples for another buffer are drawn into their own memory first.
                 let indices = first(indices, *samples);
-                let mut images = vec![0.0; indices.len() * data.shape().elements() as usize];
-                data.draw(indices, self.seed, 0, &mut images, &mut vec![0; indices.len()])?;
-                std::hint::black_box(images.clone());
+                let bytes = indices.len() as u64 * data.sample().bytes();
+                let mut samples = vec![0.0f32; bytes.div_ceil(Dtype::F32.bytes(1)) as usize];
+                let mut labels = vec![0; indices.len() * data.labels_each()];
+                data.draw(indices, self.seed, 0, &mut bytes_of_mut(&mut samples)[..bytes as usize], &mut labels)?;
+                std::hint::black_box(samples.clone());
                 Ok(())
             }
             Op::Compute { chain, phase: Phase::Forward, .. } => Ok(self.forward(*chain, Mode::Train).map(drop)?),
@@ -76,8 +80,11 @@ impl Replica {
     /// Device errors.
     pub fn ready(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), DeviceError> {
         match op {
-            Op::Compute { samples, .. } if *samples > 0 && *samples as usize != self.labels.len() => {
-                self.labels = first(indices, *samples).iter().map(|index| data.labels()[*index as usize]).collect();
+            Op::Compute { samples, .. }
+                if *samples > 0 && *samples as usize * data.labels_each() != self.labels.len() =>
+            {
+                self.labels =
+                    first(indices, *samples).iter().flat_map(|index| data.labels_of(*index)).copied().collect();
                 self.device.turn_to(&self.labels, &(0..u64::from(*samples)).collect::<Vec<u64>>())
             }
             Op::Copy(copies) => match copies.first().to {

@@ -11,7 +11,8 @@ use crate::device::Devices;
 /// anything is allocated. `apart`: each rank of the job is a process of its own.
 ///
 /// # Errors
-/// Too few threads or too little memory left, or a library that does not support such ranks.
+/// Too few threads or too little memory left, a precision that the devices do not have, or a library that does not support
+/// such ranks.
 pub fn check_run(
     program: &Program,
     here: impl ExactSizeIterator<Item = u32>,
@@ -37,6 +38,7 @@ pub fn check_run(
         return Err(InputError::flag("algorithm", "library:rccl", message));
     }
     check_formats(program)?;
+    devices.check_precision(program.precision)?;
     let here: Vec<u32> = here.collect();
     if calls(Library::Devices) {
         let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
@@ -61,6 +63,35 @@ fn check_formats(program: &Program) -> Result<(), InputError> {
         other => {
             let message = format!("runs keep gradients in fp32, and {other} is predicted only: leave it out");
             Err(InputError::flag("gradients", program.gradients.to_string(), message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_models::{Job, Precision, random_model};
+
+    use super::*;
+    use crate::device::{Cpus, Nulls};
+
+    /// A program in another precision would be trained in fp32 and called by its name.
+    #[test]
+    fn cpus_refuse_what_they_do_not_store() {
+        let model = Arc::new(random_model(3, false));
+        for precision in Precision::ALL {
+            let program = Job { precision, ..Job::new(model.clone(), 2, 4) }.program().unwrap();
+            for devices in [&Cpus as &dyn Devices, &Nulls] {
+                match check_run(&program, 0..2, devices, 1, false) {
+                    Ok(()) => assert_eq!(precision, Precision::F32),
+                    Err(error) => {
+                        assert_ne!(precision, Precision::F32, "{error}");
+                        let begin = format!("--precision: {precision}: is not computed on CPUs");
+                        assert!(error.to_string().starts_with(&begin), "{error}");
+                    }
+                }
+            }
         }
     }
 }

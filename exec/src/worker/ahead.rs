@@ -106,7 +106,7 @@ impl Worker<'_> {
             let of = || samples_of(setup, first + u64::from(iteration), None, (owner, micro_batch));
             (iteration < options.steps).then(of).map(|(indices, places)| (indices, places[0]))
         };
-        ring.fill(data, &mut |elements| device.batch_memory(elements), samples)
+        ring.fill(data, &mut |bytes| device.batch_memory(bytes), samples)
     }
 
     /// Starts to prepare the batches after the load `task` in `repetition` of step `batch`: the rank's own, or those that

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use lockstep_models::{Buffer, Op, Phase, Piece, TaskId, Turns};
+use lockstep_topology::Dtype;
 
 use super::{Setup, Worker};
-use crate::device::{Loss, Mode, Values};
+use crate::device::{Loss, Mode};
 use crate::error::ExecError;
+use crate::number::bytes_of_mut;
 
 /// Shuffles due before a step precede its first task.
 const SHUFFLED: &str = "the samples are those of the step";
@@ -65,10 +67,13 @@ impl Worker<'_> {
         }
         let replica = self.memory.replica.as_mut().expect(TRAINS);
         let Some(buffer) = into else { return replica.load(data, &indices, places[0]) };
-        let elements = indices.len() * self.setup.data.shape().elements() as usize;
-        let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
-        replica.draw(data, &indices, places[0], &mut images, &mut labels)?;
-        replica.device().write(Values::Buffer(Buffer::Declared(buffer)), &images)?;
+        let bytes = indices.len() as u64 * data.sample().bytes();
+        // Words, which are aligned for numbers of any format.
+        let mut samples = vec![0.0f32; bytes.div_ceil(Dtype::F32.bytes(1)) as usize];
+        let samples = &mut bytes_of_mut(&mut samples)[..bytes as usize];
+        let mut labels = vec![0; indices.len() * data.labels_each()];
+        replica.draw(data, &indices, places[0], samples, &mut labels)?;
+        replica.device().write_bytes(Buffer::Declared(buffer), samples)?;
         self.samples += indices.len();
         self.setup.options.observer.loaded(own);
         Ok(())
@@ -123,10 +128,11 @@ impl Worker<'_> {
             let pieces = self.setup.program.pieces(pass, own, self.micro_batch);
             indices = store.numbers_of(batch, &pieces, 0).unwrap_or(indices);
         }
-        let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
+        let data = self.setup.data;
+        let labels: Vec<u32> = indices.iter().flat_map(|index| data.labels_of(*index)).copied().collect();
         self.memory.device().turn_to(&labels, &places)?;
         if !self.role.tasks.iter().any(|task| matches!(task.op, Op::Load { .. })) {
-            self.samples += labels.len();
+            self.samples += indices.len();
         }
         self.turned = Some((batch, pass, self.micro_batch));
         Ok(())

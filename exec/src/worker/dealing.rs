@@ -71,10 +71,12 @@ impl Worker<'_> {
         let (leaving, slots) = (store.leaving(deal, round as usize), store.seat(deal, round as usize));
         let moves = &deal.moves.rounds[round as usize];
         let (reserved, places) = store.data.reserve_for(Coming { whole, samples: &moves.came, slots: &slots });
+        let dtype = whole.message_dtype();
+        let elements = |bytes: usize| dtype.elements_within(bytes as u64) as usize;
         // SAFETY: samples are not written, and those being sent are released after they have left.
-        let from = |values: &[f32]| unsafe { Region::new(values.as_ptr(), values.len()) };
+        let from = |bytes: &[u8]| unsafe { Region::of(bytes.as_ptr(), elements(bytes.len()), dtype) };
         // SAFETY: only this message writes there, and nothing reads it until it is taken.
-        let to = |values: *mut [f32]| unsafe { RegionMut::new(values.cast::<f32>(), values.len()) };
+        let to = |bytes: *mut [u8]| unsafe { RegionMut::of(bytes.cast::<u8>(), elements(bytes.len()), dtype) };
         let from = store.data.places(&leaving).into_iter().map(from).collect();
         let buffers = Buffers::scattered(from, places.into_iter().map(to).collect());
         let mut exchange = self.exchange_of(group, &moves.counts, round % at_once, buffers)?;

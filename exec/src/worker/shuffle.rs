@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lockstep_data::{Coming, Dataset, Moves, Parts, Round};
 use lockstep_models::{Op, Periodic, Piece, Program, RankRange, Role, SampleMove};
-use lockstep_topology::{Algorithm, Collective, Group, InputError, Rank, Schedule};
+use lockstep_topology::{Algorithm, Collective, Dtype, Group, InputError, Rank, Schedule};
 
 use super::{Setup, Worker};
 use crate::arena::Arena;
@@ -57,7 +57,7 @@ impl Store {
         let longest = packed.map_or(0, |program| program.buffers[0].elements);
         // The amount sent and received differs from shuffle to shuffle; an eighth more than the average is rarely too
         // little.
-        let on_their_way = [(); 2].map(|()| touched((longest + longest / 8) as usize));
+        let on_their_way = [(); 2].map(|()| touched((longest + longest / 8) as usize, setup.data.message_dtype()));
         Ok(Some(Store { parts, shuffles, data, slots, free: Vec::new(), of_node, on_their_way }))
     }
 
@@ -91,7 +91,7 @@ impl Store {
     fn pack(&mut self, deal: &Deal, round: usize, sent: usize) -> Result<(), InputError> {
         let slots = self.leaving(deal, round);
         // SAFETY: the round's exchange has not begun, and that of the round before is over.
-        self.data.pack(&slots, unsafe { self.on_their_way[0].slice_mut(0..sent) })?;
+        self.data.pack(&slots, unsafe { self.on_their_way[0].bytes_mut(0..sent) })?;
         self.release(slots);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Store {
         let slots = self.seat(deal, round);
         let coming = Coming { whole, samples: &deal.moves.rounds[round].came, slots: &slots };
         // SAFETY: the exchange is over.
-        self.data.unpack(unsafe { self.on_their_way[1].slice(0..taken) }, coming);
+        self.data.unpack(unsafe { self.on_their_way[1].bytes(0..taken) }, coming);
     }
 }
 
@@ -143,9 +143,12 @@ fn packs(program: &Program) -> bool {
 }
 
 /// Memory whose pages are already mapped: a shuffle does not wait for the system to clear them.
-fn touched(elements: usize) -> Arena {
-    // Zeros would be lazily mapped pages, which the system clears at the first write.
-    Arena::new(vec![1.0f32; elements])
+fn touched(elements: usize, dtype: Dtype) -> Arena {
+    let arena = Arena::of_pages(elements, dtype);
+    // Pages that are only allocated are cleared by the system at the first write.
+    // SAFETY: nothing else uses the arena.
+    unsafe { arena.bytes_mut(0..elements) }.fill(1);
+    arena
 }
 
 impl Worker<'_> {
@@ -198,7 +201,7 @@ impl Worker<'_> {
         let longest = lengths.iter().fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
         for (arena, elements) in store.on_their_way.iter_mut().zip([longest.0, longest.1]) {
             if arena.len() < elements {
-                *arena = touched(elements + elements / 8);
+                *arena = touched(elements + elements / 8, data.message_dtype());
             }
         }
         for (task, repetition) in role.runs() {
@@ -242,7 +245,8 @@ impl Worker<'_> {
         };
         let longest = sums(&|a, b| a * members + b).max(sums(&|a, b| b * members + a));
         let collective = Collective::AllToAllV { counts };
-        let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(group.count), longest, 0)?;
+        let numbers = (longest, self.setup.data.message_dtype());
+        let schedule = Schedule::of(&collective, &Algorithm::pairwise(), &Group::flat(group.count), numbers, 0)?;
         let window = schedule.window();
         let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
         let (member, number) = (self.transport.rank().0 - group.first, self.setup.periodic.number + turn);

@@ -18,19 +18,19 @@ pub struct Partition {
     pub nodes: Vec<RankRange>,
     /// Steps from one shuffle to the next; `None`: samples stay where they are.
     pub shuffle_every: Option<u32>,
-    /// fp32 elements that a rank sends at a time in a shuffle, on average.
+    /// Bytes that a rank sends at a time in a shuffle, on average.
     pub chunk: u64,
-    /// fp32 elements of a sample, on average, below which a shuffle packs what goes to a rank into one message. Longer
+    /// Bytes of a sample, on average, below which a shuffle packs what goes to a rank into one message. Longer
     /// samples are sent one by one from their old position to their new one.
     pub packed_below: u64,
 }
 
 impl Partition {
-    /// 16 MiB: large enough for whole messages to many ranks, and little memory compared with a part.
-    pub const CHUNK: u64 = 4 << 20;
+    /// Large enough for whole messages to many ranks, and little memory compared with a part.
+    pub const CHUNK: u64 = 16 << 20;
 
-    /// 32 KiB: from this size on a message costs less than a copy on either side.
-    pub const PACKED_BELOW: u64 = 8 << 10;
+    /// From this size on a message costs less than a copy on either side.
+    pub const PACKED_BELOW: u64 = 32 << 10;
 
     /// Divides the nodes, whose numbers of ranks are `nodes`, into `groups` groups of neighbours.
     ///

@@ -14,8 +14,8 @@ pub struct SetSizes {
     pub held_out: u64,
     /// How they are stored; `None` where that is not known.
     pub stored: Option<StoredSamples>,
-    /// fp32 elements of a message that carries one, on average; `None`: those of its image.
-    pub message_elements: Option<u64>,
+    /// How many numbers of which format a message has that carries one, on average; `None`: those of its image.
+    pub message: Option<(u64, Dtype)>,
 }
 
 /// How the samples of a set are stored, and their mean sizes.
@@ -98,7 +98,7 @@ impl SetSizes {
 
     /// These numbers of samples, whose values are in memory.
     pub const fn of_counts(train: u64, held_out: u64) -> SetSizes {
-        SetSizes { train, held_out, stored: None, message_elements: None }
+        SetSizes { train, held_out, stored: None, message: None }
     }
 
     /// The default number of synthetic training images of this shape.

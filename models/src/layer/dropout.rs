@@ -13,8 +13,8 @@ pub struct Dropout {
     pub rate: f32,
 }
 
-/// A dropped element's mark is a byte: this share of an fp32 element.
-const MASK_ELEMENTS: f64 = 0.25;
+/// The format of an element's mark in the mask, whatever that of the element.
+const MASK: Dtype = Dtype::U8;
 
 pub(super) const KIND: LayerKind = LayerKind {
     overwrites: 1,
@@ -39,11 +39,11 @@ impl LayerRule for Dropout {
 
     /// One FLOP an element, and a byte of the mask written or read.
     fn work(&self, of: &Sizes) -> [Work; 3] {
-        let (input, mask) = (of.input, of.input * MASK_ELEMENTS);
-        [Work::of(input, input, of.output + mask), Work::of(input, input + mask, input), Work::default()]
+        let pass = |elements: f64| Work::of(of.input, of.input, elements).with_kept(of.input, MASK);
+        [pass(of.output), pass(of.input), Work::default()]
     }
 
     fn keeps(&self, _: Shape, output: Shape) -> Option<KeptTensor> {
-        Some(KeptTensor::of("mask", output.elements(), Dtype::U8))
+        Some(KeptTensor::of("mask", output.elements(), MASK))
     }
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// The shape of one sample.
+/// The shape of one sample, and the format of its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Samples(pub Shape);
+pub struct Samples(pub SampleTensor);
 
 const KIND: LayerKind =
     LayerKind { arity: Arity::Nothing, ..LayerKind::new("input", |of| Err(of.refuse("kind", "no file asks for it"))) };
@@ -17,11 +17,16 @@ impl OfKind for Samples {
 
 impl LayerRule for Samples {
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
-        Ok(Signature::elementwise(inputs, self.0))
+        Ok(Signature::elementwise(inputs, self.0.shape))
     }
 
     fn settings(&self) -> String {
-        format!(", shape = {:?}", self.0.image().sizes())
+        let SampleTensor { shape, dtype } = self.0;
+        let format = if dtype == Dtype::F32 { String::new() } else { format!(", dtype = \"{dtype}\"") };
+        match shape.as_image() {
+            Some(image) => format!(", shape = {:?}{format}", image.sizes()),
+            None => format!(", shape = {:?}{format}", shape.sizes().collect::<Vec<u32>>()),
+        }
     }
 
     fn work(&self, _: &Sizes) -> [Work; 3] {

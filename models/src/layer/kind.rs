@@ -28,6 +28,8 @@ pub struct LayerKind {
     pub is_view: bool,
     /// Whether it ends a model.
     pub is_loss: bool,
+    /// Whether it reads integers, as data sets give them: tokens.
+    pub reads_integers: bool,
     /// Whether it takes each sample as a vector of features, whatever its shape.
     pub flattens: bool,
     /// Whether its kernel can include a ReLU after it.
@@ -68,6 +70,7 @@ impl LayerKind {
             overwrites: 0,
             is_view: false,
             is_loss: false,
+            reads_integers: false,
             flattens: false,
             takes_relu: false,
             class: KernelClass::Elements,

@@ -29,6 +29,10 @@ impl LayerRule for LogisticCrossEntropy {
         SoftmaxCrossEntropy.work(of)
     }
 
+    fn labels(&self, input: Shape) -> Option<SampleTensor> {
+        SoftmaxCrossEntropy.labels(input)
+    }
+
     fn keeps(&self, input: Shape, output: Shape) -> Option<KeptTensor> {
         SoftmaxCrossEntropy.keeps(input, output)
     }

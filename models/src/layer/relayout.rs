@@ -21,7 +21,7 @@ impl LayerRule for Relayout {
     }
 
     fn settings(&self) -> String {
-        Samples(self.0).settings()
+        Samples(SampleTensor::values(self.0)).settings()
     }
 
     fn work(&self, _: &Sizes) -> [Work; 3] {

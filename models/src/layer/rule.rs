@@ -3,7 +3,7 @@
 
 use lockstep_topology::Dtype;
 
-use super::{Init, InitRules, Inits, KernelClass, Layer, LayerKind, Shape, Signature, Sizes, Work};
+use super::{Init, InitRules, Inits, KernelClass, Layer, LayerKind, SampleTensor, Shape, Signature, Sizes, Work};
 
 /// What a layer's kernel keeps from its forward to its backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,11 @@ pub trait LayerRule: OfKind {
 
     /// The same layer without a bias, and whether it has one; `None` where it has no rows.
     fn without_bias(&self) -> Option<(Layer, bool)> {
+        None
+    }
+
+    /// The labels of a sample that it compares with its input; `None` where it needs none.
+    fn labels(&self, _input: Shape) -> Option<SampleTensor> {
         None
     }
 

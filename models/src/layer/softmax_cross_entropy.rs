@@ -36,6 +36,11 @@ impl LayerRule for SoftmaxCrossEntropy {
         [Work::of(5.0 * of.input, scores, scores), Work::of(scores, scores, of.input), Work::default()]
     }
 
+    /// The class of each place at which there are scores.
+    fn labels(&self, input: Shape) -> Option<SampleTensor> {
+        Some(SampleTensor::labels(input.without_features()))
+    }
+
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
         Some(KeptTensor::of("probabilities", u64::from(input.features()), Dtype::F32))
     }

@@ -1,7 +1,7 @@
 //! Compares output shapes with counting: a table of cases worked by hand, and a window that is moved position by
 //! position.
 
-use super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Samples, Scale, Shape};
+use super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 
 fn shape(channels: u32, height: u32, width: u32) -> Shape {
     Shape::of_image(channels, height, width)
@@ -98,7 +98,7 @@ fn known_networks() {
         (Layer::Concat, vec![shape(4, 3, 2), shape(1, 3, 2)], shape(5, 3, 2)),
         (Layer::SoftmaxCrossEntropy, vec![shape(10, 1, 1)], shape(1, 1, 1)),
         (Layer::LogisticCrossEntropy, vec![shape(10, 1, 1)], shape(1, 1, 1)),
-        (Layer::Input(Samples(shape(1, 28, 28))), vec![], shape(1, 28, 28)),
+        (Layer::input(shape(1, 28, 28)), vec![], shape(1, 28, 28)),
     ];
     for (layer, inputs, output) in cases {
         assert_eq!(layer.output_shape(&inputs), Ok(output), "{layer:?}");
@@ -143,7 +143,7 @@ fn errors_name_the_numbers() {
         (Layer::Flatten, vec![shape(u32::MAX, 2, 1)], "too many"),
         (Layer::SoftmaxCrossEntropy, vec![shape(10, 2, 1)], "its input is 10×2×1: put a dense layer before it"),
         (Layer::SoftmaxCrossEntropy, vec![shape(1, 1, 1)], "two classes or more"),
-        (Layer::Input(Samples(shape(u32::MAX, u32::MAX, u32::MAX))), vec![], "elements per sample"),
+        (Layer::input(shape(u32::MAX, u32::MAX, u32::MAX)), vec![], "elements per sample"),
         (Layer::LogisticCrossEntropy, vec![shape(1, 1, 1)], "two classes or more"),
         (response(4, 1e-4, 0.75, 2.0), vec![shape(8, 1, 1)], "size is 4: it must be odd"),
         (response(5, -1.0, 0.75, 2.0), vec![shape(8, 1, 1)], "alpha is -1"),

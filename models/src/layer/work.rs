@@ -27,6 +27,8 @@ pub struct Work {
     pub elements_read: f64,
     /// Elements written, each tensor once.
     pub elements_written: f64,
+    /// Bytes of what the kernel keeps for its backward pass, written or read: its format is its own.
+    pub kept_bytes: f64,
 }
 
 impl Work {
@@ -35,14 +37,19 @@ impl Work {
         self.elements_read + self.elements_written
     }
 
-    /// Bytes read and written where every element has the format.
+    /// Bytes read and written where every element has the format, with what the kernel keeps.
     pub fn bytes(&self, dtype: Dtype) -> f64 {
-        self.elements() * dtype.bytes(1) as f64
+        self.elements() * dtype.bytes(1) as f64 + self.kept_bytes
     }
 
     /// This many FLOPs and elements read and written.
     pub(crate) fn of(flops: f64, elements_read: f64, elements_written: f64) -> Work {
-        Work { flops, elements_read, elements_written }
+        Work { flops, elements_read, elements_written, kept_bytes: 0.0 }
+    }
+
+    /// The same, with this many numbers that the kernel keeps.
+    pub(crate) fn with_kept(self, numbers: f64, dtype: Dtype) -> Work {
+        Work { kept_bytes: dtype.bytes(numbers as u64) as f64, ..self }
     }
 }
 

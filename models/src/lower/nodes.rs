@@ -41,7 +41,7 @@ pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
     };
     let declared = |name: &str, each: u64| Declared::scratch(name, samples * each);
     vec![
-        declared("inputs", model.input().elements()),
+        declared("inputs", model.input().elements()).of_dtype(model.sample().dtype),
         declared("scores", scores(false)),
         declared("score gradients", scores(true)),
     ]

@@ -247,7 +247,8 @@ impl<'a> Tasks<'a> {
         let mut tensors = graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
         let shared = axes.iter().fold(self.parts_at(node), AxisSet::without);
         let buffer = tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients);
-        let dtype = buffer.dtype(job.gradients, job.precision);
+        // Strategies declare buffers of fp32.
+        let dtype = buffer.dtype(job.gradients, job.precision, &[]);
         let chunk = job.chunk.map_or(0, |bytes| dtype.elements_within(bytes.0).max(1));
         let whole = Exchange::new(collective.clone(), job.algorithm_along(axes).clone(), axes, buffer, range.clone());
         let whole = Exchange { shared, chunk, ..whole };

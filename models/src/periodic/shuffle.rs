@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, Collective, InputError, shard};
+use lockstep_topology::{Algorithm, Collective, Dtype, InputError, shard};
 
 use super::{BUFFERS, Periodic, work};
 use crate::{
@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Program {
-    /// The shuffle of `samples` samples of `each` fp32 elements in messages; `None` where no sample ever moves.
+    /// The shuffle of `samples` samples, of each of which messages carry so many elements of this format; `None` where no
+    /// sample ever moves.
     ///
     /// Which samples change ranks is drawn in a run. On average each rank keeps an equal share of its part and sends as
     /// much to every other rank of its group, and these messages have that size.
@@ -20,18 +21,19 @@ impl Program {
     /// ```
     /// # use std::sync::Arc;
     /// # use lockstep_models::{Job, random_model};
+    /// # use lockstep_topology::Dtype;
     /// let model = Arc::new(random_model(7, false));
     /// let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
     /// let job = Job { sampling, node_sizes: Some(vec![1; 4]), ..Job::new(model, 4, 8) };
-    /// let shuffle = job.program().unwrap().shuffle(400, 10).unwrap().unwrap();
+    /// let shuffle = job.program().unwrap().shuffle(400, (10, Dtype::U8)).unwrap().unwrap();
     /// // 100 samples of 10 elements on each rank: 25 for each of four, and one of them is the rank itself.
     /// let (_, exchange) = shuffle.roles[0].exchanges().next().unwrap();
-    /// assert_eq!(shuffle.schedule(exchange, 0).unwrap().elements_sent(0), 3 * 25 * 10);
+    /// assert_eq!(shuffle.schedule(exchange, 0).unwrap().bytes_sent(0), 3 * 25 * 10);
     /// ```
     ///
     /// # Errors
     /// Groups too large for a table of counts.
-    pub fn shuffle(&self, samples: u64, each: u64) -> Result<Option<Program>, InputError> {
+    pub fn shuffle(&self, samples: u64, each: (u64, Dtype)) -> Result<Option<Program>, InputError> {
         let Some(partition) = self.partition.as_ref().filter(|partition| partition.shuffle_every.is_some()) else {
             return Ok(None);
         };
@@ -50,8 +52,8 @@ impl Program {
                 roles.push(Role { name: format!("{name}group {number}"), ranks, tasks });
             }
         }
-        let mut buffers = [0; BUFFERS.len()];
-        buffers[0] = longest;
+        let mut buffers = [(0, Dtype::F32); BUFFERS.len()];
+        buffers[0] = (longest, each.1);
         let program = work(self, self, mesh, roles, buffers);
         program.check()?;
         Ok(Some(program))
@@ -80,7 +82,12 @@ fn parties(partition: &Partition, all: RankRange) -> Vec<(String, Members)> {
 }
 
 /// The tasks of `member` of a group whose ranks hold `samples` samples together, and the most elements of a chunk.
-fn tasks((member, group): (u32, RankRange), samples: u64, each: u64, partition: &Partition) -> (Vec<Task>, u64) {
+fn tasks(
+    (member, group): (u32, RankRange),
+    samples: u64,
+    (each, dtype): (u64, Dtype),
+    partition: &Partition,
+) -> (Vec<Task>, u64) {
     let members = group.count;
     // The places among `of` samples of the workers whose samples a member holds.
     let held = |of: u64, member: u64| {
@@ -92,7 +99,7 @@ fn tasks((member, group): (u32, RankRange), samples: u64, each: u64, partition: 
     let block = |from: u64, to: u64| if from == to { 0 } else { held(held(samples, from), to) };
     let all = 0..u64::from(members);
     let leaving = |from: u64| -> u64 { all.clone().map(|to| block(from, to)).sum() };
-    let rounds = (leaving(0) * each).div_ceil(partition.chunk.max(1)).clamp(1, leaving(0).max(1));
+    let rounds = dtype.bytes(leaving(0) * each).div_ceil(partition.chunk.max(1)).clamp(1, leaving(0).max(1));
     // The same in every round, so a chunk's share of a block is no whole number of samples.
     let share = |samples: u64| (samples * each).div_ceil(rounds);
     let counts: Arc<[u64]> = all
@@ -107,9 +114,9 @@ fn tasks((member, group): (u32, RankRange), samples: u64, each: u64, partition: 
     let exchange =
         Exchange::new(Collective::AllToAllV { counts }, Algorithm::pairwise(), axes, Periodic::SAMPLES, 0..longest);
     let exchange = ("shuffle samples", Op::Exchange(exchange), Stream::Exchange);
-    let copy = |name, to| (name, Op::Samples { to, elements: moved }, Stream::Compute);
+    let copy = |name, to| (name, Op::Samples { to, bytes: dtype.bytes(moved) }, Stream::Compute);
     let holds = partition.held_by(group.first + member).count > 0;
-    let body = match each < partition.packed_below && holds {
+    let body = match dtype.bytes(each) < partition.packed_below && holds {
         true => vec![copy("pack samples", SampleMove::Pack), exchange, copy("unpack samples", SampleMove::Unpack)],
         false => vec![exchange],
     };

@@ -2,6 +2,7 @@
 //! its exchanges.
 
 mod alone;
+mod formats;
 mod proofs;
 
 use lockstep_topology::{Collective, InputError, check as check_schedule};
@@ -32,7 +33,7 @@ impl Program {
     /// As there.
     pub(crate) fn check_beside(&self, proofs: &Proofs) -> Result<(), InputError> {
         self.check_ranks()?;
-        self.roles.iter().try_for_each(|role| self.check_role(role))?;
+        self.roles.iter().try_for_each(|role| self.check_role(role).and_then(|()| self.check_formats(role)))?;
         self.check_pipeline()?;
         self.check_exchanges(proofs)
     }
@@ -148,7 +149,15 @@ impl Program {
 
     /// Samples that are loaded into a buffer must fit there.
     fn check_load(&self, role: &Role, name: &str, samples: u32, buffer: usize) -> Result<(), InputError> {
-        let needed = u64::from(samples) * self.model.input().elements();
+        let sample = self.model.sample();
+        if self.dtype(Buffer::Declared(buffer)) != sample.dtype {
+            return Err(fault(
+                role,
+                name,
+                &format!("loads samples of {} into a buffer of another format", sample.dtype),
+            ));
+        }
+        let needed = u64::from(samples) * sample.elements();
         if self.least_room(role, buffer) < needed {
             return Err(fault(role, name, "loads more samples than its buffer has room for"));
         }

@@ -25,9 +25,14 @@ impl Buffer {
     /// program declares.
     pub const SUMS: Buffer = Buffer::Declared(0);
 
-    /// The format of its numbers, in memory and in messages: that of gradients is chosen, all others are fp32.
-    pub fn dtype(self, gradients: Gradients, precision: Precision) -> Dtype {
-        if self == Buffer::Gradients { gradients.dtype(precision) } else { Dtype::F32 }
+    /// The format of its numbers, in memory and in messages: that of gradients is chosen, a declared buffer of `declared`
+    /// states its own, all others are fp32.
+    pub fn dtype(self, gradients: Gradients, precision: Precision, declared: &[Declared]) -> Dtype {
+        match self {
+            Buffer::Gradients => gradients.dtype(precision),
+            Buffer::Declared(index) => declared.get(index).map_or(Dtype::F32, |buffer| buffer.dtype),
+            Buffer::Parameters | Buffer::Weights | Buffer::Momentum => Dtype::F32,
+        }
     }
 }
 
@@ -36,8 +41,10 @@ impl Buffer {
 pub struct Declared {
     /// Its name.
     pub name: String,
-    /// fp32 elements on each rank, unless it is sharded over ranks.
+    /// Elements on each rank, unless it is sharded over ranks.
     pub elements: u64,
+    /// The format of its elements, in memory and in messages.
+    pub dtype: Dtype,
     /// Its content before the first iteration, if it is a part of the training's state: all ranks have the same content
     /// between iterations, and checkpoints contain it. Other buffers begin with zeros.
     pub state: Option<Start>,
@@ -53,13 +60,18 @@ pub enum Start {
 }
 
 impl Declared {
-    /// A buffer of `elements` elements that is no part of the training's state.
+    /// A buffer of `elements` fp32 elements that is no part of the training's state.
     pub fn scratch(name: impl Into<String>, elements: u64) -> Declared {
-        Declared { name: name.into(), elements, state: None }
+        Declared { name: name.into(), elements, dtype: Dtype::F32, state: None }
     }
 
-    /// A buffer of `elements` elements that is a part of the training's state and begins as `start`.
+    /// The same buffer with elements of `dtype`.
+    pub fn of_dtype(self, dtype: Dtype) -> Declared {
+        Declared { dtype, ..self }
+    }
+
+    /// A buffer of `elements` fp32 elements that is a part of the training's state and begins as `start`.
     pub fn state(name: impl Into<String>, elements: u64, start: Start) -> Declared {
-        Declared { name: name.into(), elements, state: Some(start) }
+        Declared { name: name.into(), elements, dtype: Dtype::F32, state: Some(start) }
     }
 }

@@ -40,6 +40,9 @@ pub struct ImageShape {
 }
 
 impl Shape {
+    /// No dimensions: a single number.
+    pub const SINGLE: Shape = Shape::new(&[]);
+
     /// These dimensions, at most four, each once.
     pub const fn new(of: &[(Dimension, u32)]) -> Shape {
         let (mut dimensions, mut at) = ([(Dimension::Sample, 1); MAX_DIMENSIONS], 0);
@@ -105,6 +108,14 @@ impl Shape {
         let own = self.dimensions.iter_mut().find(|(dimension, _)| *dimension == Dimension::Feature);
         own.expect("a layer that changes features has some").1 = features;
         self
+    }
+
+    /// The same without its features: what it has at each place.
+    pub fn without_features(&self) -> Shape {
+        let mut kept = [(Dimension::Sample, 1); MAX_DIMENSIONS];
+        let others = self.dimensions().iter().filter(|(dimension, _)| *dimension != Dimension::Feature);
+        let rank = others.zip(&mut kept).map(|(own, place)| *place = *own).count();
+        Shape { dimensions: kept, rank: rank as u8 }
     }
 
     /// Elements of the parameter or of one sample (`u64::MAX` where that does not fit).

@@ -2,7 +2,7 @@
 
 use lockstep_models::{Periodic, Program, Timeline};
 use lockstep_sim::{Platform, SimError, simulate_periodic};
-use lockstep_topology::InputError;
+use lockstep_topology::{Dtype, InputError};
 
 use crate::setup::Setup;
 use lockstep_experiment::{Configuration, Experiment};
@@ -29,7 +29,7 @@ pub(crate) fn periodic(
         // A sample is sent as its image, or in packed form.
         Some(sizes) => works.extend(
             program
-                .shuffle(sizes.train, sizes.message_elements.unwrap_or(model.input().elements()))?
+                .shuffle(sizes.train, sizes.message.unwrap_or((model.input().elements(), Dtype::F32)))?
                 .map(|work| (Periodic::Shuffle, work)),
         ),
         None if shuffles => {

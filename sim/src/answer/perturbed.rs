@@ -115,8 +115,8 @@ impl Costs for Perturbed<'_> {
         self.kernel(device, |device| self.inner.load(device, program, samples))
     }
 
-    fn samples(&self, device: &Device, program: &Program, to: SampleMove, elements: u64) -> Cost {
-        self.kernel(device, |device| self.inner.samples(device, program, to, elements))
+    fn samples(&self, device: &Device, program: &Program, to: SampleMove, bytes: u64) -> Cost {
+        self.kernel(device, |device| self.inner.samples(device, program, to, bytes))
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

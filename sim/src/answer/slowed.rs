@@ -67,8 +67,8 @@ impl Costs for FreeMessages<'_> {
         self.0.load(device, program, samples)
     }
 
-    fn samples(&self, device: &Device, program: &Program, to: SampleMove, elements: u64) -> Cost {
-        self.0.samples(device, program, to, elements)
+    fn samples(&self, device: &Device, program: &Program, to: SampleMove, bytes: u64) -> Cost {
+        self.0.samples(device, program, to, bytes)
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

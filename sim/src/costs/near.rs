@@ -152,7 +152,7 @@ fn likely(
                 KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
                 class => efficiency(class),
             };
-            let bytes = moved_by(nodes, position, *pass, samples) * Dtype::F32.bytes(1) as f64;
+            let bytes = moved_by(nodes, position, *pass, samples, Dtype::F32);
             seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);
             seconds += f64::from(samples) * by_piece(node, *pass, position);
             seconds += if node.layer.is_loss() { LOSS_S } else { 0.0 };

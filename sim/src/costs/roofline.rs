@@ -58,11 +58,6 @@ impl Numbers {
         Numbers { precision: program.precision, gradients: program.gradients, turns }
     }
 
-    /// Bytes of this many elements of activations.
-    fn bytes(self, elements: f64) -> f64 {
-        elements * self.precision.activation_dtype().bytes(1) as f64
-    }
-
     /// Bytes that a pass moves to convert its fp32 weights to factors, or the gradients of those to fp32.
     fn casts(self, node: &Node, pass: Pass) -> f64 {
         let weights = || node.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>();
@@ -158,9 +153,9 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
-/// Elements that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in
-/// caches.
-pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
+/// Bytes that a pass of the layer at `position` of a chain, whose tensors are of `dtype`, reads and writes in memory:
+/// tensors inside the chain stay in caches.
+pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32, dtype: Dtype) -> f64 {
     let tensor = |node: &Node| (u64::from(samples) * node.output.elements()) as f64;
     let mut inside = 0.0;
     if position > 0 {
@@ -169,7 +164,8 @@ pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u3
     if position + 1 < nodes.len() {
         inside += tensor(nodes[position]);
     }
-    (nodes[position].work(pass, samples).elements() - inside).max(0.0)
+    let work = nodes[position].work(pass, samples);
+    (work.elements() - inside).max(0.0) * dtype.bytes(1) as f64 + work.kept_bytes
 }
 
 /// The cost of a phase of a chain of these layers on a device.
@@ -183,7 +179,7 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
             let work = node.work(*pass, samples);
-            let bytes = numbers.bytes(moved_by(nodes, position, *pass, samples));
+            let bytes = moved_by(nodes, position, *pass, samples, numbers.precision.activation_dtype());
             let peak = if node.is_product() { roof.product_flops_s } else { roof.flops_s };
             let (Fill { occupancy, useful }, share) = match roof.gpu {
                 Some(gpu) => (fill(node, *pass, samples, work.flops, gpu), gpu.1.share(node, *pass)),
@@ -217,8 +213,9 @@ impl Costs for Roofline {
     }
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
-        let elements = u64::from(samples) * program.model.input().elements();
-        Roof::of(device).streaming(elements as f64, COPY_TRAFFIC * Dtype::F32.bytes(elements) as f64)
+        let sample = program.model.sample();
+        let elements = u64::from(samples) * sample.elements();
+        Roof::of(device).streaming(elements as f64, COPY_TRAFFIC * sample.dtype.bytes(elements) as f64)
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

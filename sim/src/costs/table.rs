@@ -246,25 +246,28 @@ impl Costs for CostTable {
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
         let roof = Roofline.load(device, program, samples);
         let Some(measured) = self.measured(device).filter(|of| !of.load.is_empty()) else { return roof };
-        let elements = f64::from(samples) * program.model.input().elements() as f64;
+        // Measured for fp32; other formats by their bytes.
+        let each = program.model.sample().bytes() as f64 / Dtype::F32.bytes(1) as f64;
+        let elements = f64::from(samples) * each;
         measured.cost(device, interpolate(&measured.load, elements), roof)
     }
 
-    fn samples(&self, device: &Device, program: &Program, to: SampleMove, elements: u64) -> Cost {
+    fn samples(&self, device: &Device, program: &Program, to: SampleMove, bytes: u64) -> Cost {
         let each = program.model.input().elements().max(1);
-        let load = self.load(device, program, elements.div_ceil(each).try_into().unwrap_or(u32::MAX));
+        let samples = bytes.div_ceil(program.model.sample().bytes().max(1));
+        let load = self.load(device, program, samples.try_into().unwrap_or(u32::MAX));
         let nearest = self.moves.iter().min_by_key(|entry| entry.elements.abs_diff(each));
         let (Some(entry), DeviceKind::Cpu(_)) = (nearest, &device.kind) else { return load };
         let per_sample = match to {
             SampleMove::Pack => entry.pack,
             SampleMove::Unpack => entry.unpack,
         };
-        let seconds = per_sample.value * elements as f64 / entry.elements.max(1) as f64;
+        let seconds = per_sample.value * bytes as f64 / Dtype::F32.bytes(entry.elements.max(1)) as f64;
         self.cpu.cost(device, (seconds, entry.slowdown), load)
     }
 
     fn sample_copy(&self) -> Option<(f64, f64)> {
-        let entry = self.moves.iter().find(|entry| entry.elements >= Partition::PACKED_BELOW)?;
+        let entry = self.moves.iter().find(|entry| Dtype::F32.bytes(entry.elements) >= Partition::PACKED_BELOW)?;
         // Writing to random places is the slower half of a copy.
         Some((entry.unpack.value / Dtype::F32.bytes(entry.elements) as f64, self.cpu.share(entry.slowdown, 1.0)))
     }

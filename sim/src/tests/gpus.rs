@@ -89,6 +89,21 @@ fn rooflines_follow_the_precision() {
     assert!((single / bf16 - 2.0).abs() < 1e-9, "{}", single / bf16);
 }
 
+/// A dropout layer reads and writes its elements, and writes a mask of bytes: 4 + 4 + 1 of fp32, 2 + 2 + 1 of bf16.
+#[test]
+fn masks_stream_as_bytes_beside_elements_of_any_format() {
+    let cluster = Cluster::load("dgx-h100").expect("a preset");
+    let gpu = cluster.devices().iter().find(|device| matches!(device.kind, DeviceKind::Gpu(_))).expect("it has GPUs");
+    let text = "name = \"m\"\nsource = \"a test\"\ninput = [8192, 1, 1]\n[[layer]]\nkind = \"dropout\"\n\
+                [[layer]]\nkind = \"softmax_cross_entropy\"";
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", text).expect("a model"));
+    let [single, bf16] = [Precision::F32, Precision::Bf16].map(|precision| {
+        let job = Job { precision, fuse: false, ..Job::new(model.clone(), 1, 65536) };
+        Roofline.compute(gpu, &program(&job), 0, Phase::Forward, 65536).seconds - 4e-6
+    });
+    assert!((single / bf16 - 9.0 / 5.0).abs() < 1e-9, "{}", single / bf16);
+}
+
 /// Gradients of 16 bits are half the bytes on every wire.
 #[test]
 fn messages_are_as_long_as_their_elements() {

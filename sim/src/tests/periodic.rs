@@ -56,7 +56,7 @@ fn the_bytes_of_a_shuffle_are_not_cached() {
     let took = |program: &Program, cold: Option<f64>| {
         let message = MessageCost { copy: 1e-9, cold, ..MessageCost::default() };
         let costs = Flat { message, ..Flat::default() };
-        let work = program.shuffle(4000, 25).unwrap().unwrap();
+        let work = program.shuffle(4000, (25, Dtype::F32)).unwrap().unwrap();
         let (spans, _) = timed(&world, Periodic::Shuffle, &work, &costs);
         let exchanges = spans.iter().filter(|run| run.span.rank == 0 && run.span.task % 3 == 1);
         exchanges.map(|run| (run.span.end - run.span.start).as_secs_f64()).sum::<f64>()
@@ -65,8 +65,8 @@ fn the_bytes_of_a_shuffle_are_not_cached() {
     let bytes = 1000.0 * 25.0 * 4.0;
     close(took(&program, None), 1e-9 * bytes);
     close(took(&program, Some(3e-9)), 3e-9 * bytes);
-    program.partition.as_mut().unwrap().chunk = 2500;
-    let work = program.shuffle(4000, 25).unwrap().unwrap();
+    program.partition.as_mut().unwrap().chunk = 10_000;
+    let work = program.shuffle(4000, (25, Dtype::F32)).unwrap().unwrap();
     assert_eq!(work.roles[0].runs().count(), 3 * 10);
     let (spans, _) = timed(&world, Periodic::Shuffle, &work, &Flat::default());
     assert_eq!(spans.iter().filter(|run| run.span.rank == 1).count(), 3 * 10);
@@ -77,11 +77,11 @@ fn the_bytes_of_a_shuffle_are_not_cached() {
 fn a_shuffle_of_long_samples_is_its_exchanges() {
     let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
     let mut program = program(&Job { sampling, node_sizes: Some(vec![1; 2]), ..Job::new(model(), 2, 8) });
-    let each = program.partition.as_ref().unwrap().packed_below;
+    let each = program.partition.as_ref().unwrap().packed_below / 4;
     let costs = Flat { message: MessageCost { copy: 1e-9, ..MessageCost::default() }, ..Flat::default() };
-    for chunk in [u64::MAX, 10 * each] {
+    for chunk in [u64::MAX, 10 * 4 * each] {
         program.partition.as_mut().unwrap().chunk = chunk;
-        let work = program.shuffle(200, each).unwrap().unwrap();
+        let work = program.shuffle(200, (each, Dtype::F32)).unwrap().unwrap();
         // Half of each rank's 100 samples leave it.
         assert_eq!(work.roles[0].runs().count(), if chunk == u64::MAX { 1 } else { 5 });
         let (_, seconds) = timed(&World::host(2, 2), Periodic::Shuffle, &work, &costs);
@@ -97,7 +97,7 @@ fn a_shuffle_is_an_alltoallv_between_two_copies() {
         let node_sizes = Some(vec![1; hosts as usize]);
         let program = program(&Job { sampling, node_sizes, ..Job::new(model(), hosts, 8) });
         let (samples, each) = (4000, 25);
-        let work = program.shuffle(samples, each).unwrap().unwrap();
+        let work = program.shuffle(samples, (each, Dtype::F32)).unwrap().unwrap();
         let world = World::star(hosts);
         let (spans, _) = timed(&world, Periodic::Shuffle, &work, &Flat::default());
         let exchange = spans.iter().filter(|run| run.span.task == 1).map(|run| run.span.end - run.span.start).max();

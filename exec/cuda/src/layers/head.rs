@@ -48,6 +48,9 @@ pub(super) trait Head<A: Activation>: Send {
     /// As `Kernel::draw`.
     fn draw(&mut self, _: Draw, _: View<u64>) {}
 
+    /// As `Kernel::take_integers`.
+    fn take_integers(&mut self, _: View<u8>) {}
+
     /// Whether it draws random numbers in training.
     fn draws(&self) -> bool {
         false

@@ -71,6 +71,12 @@ impl<A: Activation> ChainKernel<A> {
         self.head.draw(draw, places);
     }
 
+    /// Takes the bytes of the samples' integers, of a layer that reads them, before its forward pass; they stay in place
+    /// until its backward pass has run. Other layers read none.
+    pub fn take_integers(&mut self, samples: View<u8>) {
+        self.head.take_integers(samples);
+    }
+
     /// Appends the commands that compute the chain's output from its inputs to `into`.
     pub fn forward(&self, of: &ForwardPass<'_, A>, scratch: u64, into: &mut Vec<Command>) {
         let mut script = Script::new(into, scratch);

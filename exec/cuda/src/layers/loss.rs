@@ -18,6 +18,8 @@ pub struct CrossEntropyKernels {
     counts: ViewMut<u32>,
     /// Labels of the last forward pass.
     labels: View<u32>,
+    /// Labels of a sample, over which its loss is the mean.
+    each: u32,
 }
 
 impl CrossEntropyKernels {
@@ -26,12 +28,25 @@ impl CrossEntropyKernels {
     /// # Panics
     /// When the layer is not a loss.
     pub fn new(layer: &Layer, classes: u32, samples: u32, space: &mut dyn Allocator) -> CrossEntropyKernels {
+        CrossEntropyKernels::of_labels(layer, classes, (samples, 1), space)
+    }
+
+    /// The same with `each` labels for each sample, whose loss is their mean.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn of_labels(
+        layer: &Layer,
+        classes: u32,
+        (samples, each): (u32, u32),
+        space: &mut dyn Allocator,
+    ) -> CrossEntropyKernels {
         let softmax = match layer {
             Layer::SoftmaxCrossEntropy => true,
             Layer::LogisticCrossEntropy => false,
             other => panic!("{} is not a loss", other.kind()),
         };
-        let rows = u64::from(samples);
+        let rows = u64::from(samples) * u64::from(each);
         CrossEntropyKernels {
             softmax,
             classes,
@@ -41,15 +56,16 @@ impl CrossEntropyKernels {
             totals: own(space, 1),
             counts: own(space, 2),
             labels: View::new(0, 0),
+            each,
         }
     }
 
-    /// `logits` is `[samples, classes]`; each label is below `classes`, and labels must stay in place until the
+    /// `logits` is `[samples, …, classes]`, with a label for each row; each is below `classes`, and labels must stay in place until the
     /// backward pass has run.
     pub fn forward<A: Activation>(&mut self, logits: View<A>, labels: View<u32>, into: &mut Vec<Command>) {
         let &mut CrossEntropyKernels { classes, probabilities, losses, ranks, totals, counts, .. } = self;
         let samples = count(labels.elements());
-        assert_eq!(logits.elements(), labels.elements() * u64::from(classes), "one label per sample");
+        assert_eq!(logits.elements(), labels.elements() * u64::from(classes), "one label per row of scores");
         self.labels = labels;
         let mut script = Script::new(into, 0);
         if self.softmax {
@@ -71,11 +87,12 @@ impl CrossEntropyKernels {
             labels.elements() * u64::from(classes),
             "the gradient of the last forward pass"
         );
+        let scale = scale / self.each as f32;
         let launch = LossBackward { probabilities, labels, d_logits, samples, classes, scale, accumulate };
         Script::new(into, 0).launch(&launch);
     }
 
-    /// Σ −ln p(label) over the samples of the last forward pass, in nats: one number.
+    /// Σ −ln p(label) over the labels of the last forward pass, in nats: one number.
     pub fn totals(&self) -> View<f64> {
         self.totals.view()
     }
@@ -86,7 +103,12 @@ impl CrossEntropyKernels {
         self.counts.view()
     }
 
-    /// The losses by sample, in nats.
+    /// Labels of a sample.
+    pub fn labels_each(&self) -> u32 {
+        self.each
+    }
+
+    /// The losses by label, in nats.
     pub fn losses(&self) -> View<f64> {
         self.losses.view().part(0..self.labels.elements())
     }

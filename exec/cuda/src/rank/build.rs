@@ -47,6 +47,7 @@ impl<A: Activation> Rank<A> {
             declared.map(|(index, elements)| held("a buffer of the program", Buffer::Declared(index), *elements));
         let graphs = Graphs::new(computing, gpus.graphs, of.contexts());
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
+        let labels = of.program.model.labels().map_or(0, |labels| labels.elements() as usize);
         let built = Rank {
             graphs,
             beside,
@@ -64,9 +65,9 @@ impl<A: Activation> Rank<A> {
             scratch: GpuMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
             samples: Samples::new(
                 context,
-                (of.input_elements(), of.program.model.input()),
+                (of.input_elements(), of.program.model.sample()),
                 form,
-                (most, of.contexts()),
+                (most, labels, of.contexts()),
             )?,
             arena_bytes: of.plan.bytes as u64,
             poison: of.arenas.poison,

@@ -57,7 +57,8 @@ pub(super) fn chains<A: Activation>(
         let work = if plan.samples == 0 {
             Work::Elsewhere
         } else if head.layer.is_loss() {
-            let loss = CrossEntropyKernels::new(&head.layer, model.classes(), samples, &mut space);
+            let labels = head.labels().map_or(1, |labels| labels.elements() as u32);
+            let loss = CrossEntropyKernels::of_labels(&head.layer, model.classes(), (samples, labels), &mut space);
             Work::Loss(loss, head.loss_weight)
         } else if ChainKernel::<A>::fits(&members, samples) {
             Work::Kernel(ChainKernel::new(&members, samples, form, &mut space))

@@ -8,7 +8,6 @@ use lockstep_exec::Arena;
 use lockstep_exec::BatchMemory;
 use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Spot, TensorAddress};
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
-use lockstep_topology::Dtype;
 
 use super::numbers::numbers;
 use super::streams::StreamRole;
@@ -18,7 +17,7 @@ use crate::layers::{self, PassGradients};
 use crate::{Activation, View, ViewMut};
 
 impl<A: Activation> Compute for Rank<A> {
-    fn input(&mut self) -> Result<&mut [f32], DeviceError> {
+    fn input(&mut self) -> Result<&mut [u8], DeviceError> {
         self.gpu.context.bind()?;
         self.samples.next_buffer()
     }
@@ -30,10 +29,10 @@ impl<A: Activation> Compute for Rank<A> {
         Ok(())
     }
 
-    fn batch_memory(&self, elements: usize) -> Result<BatchMemory, DeviceError> {
-        let pinned = PinnedMemory::new(&self.gpu.context, Dtype::F32.bytes(elements as u64))?;
-        // SAFETY: it has that many elements, zeros, does not move, and is used through the arena alone.
-        Ok(BatchMemory::new(unsafe { Arena::over(pinned.floats(), elements, Box::new(pinned)) }))
+    fn batch_memory(&self, bytes: usize) -> Result<BatchMemory, DeviceError> {
+        let pinned = PinnedMemory::new(&self.gpu.context, bytes as u64)?;
+        // SAFETY: it has that many bytes, zeros, does not move, and is used through the arena alone.
+        Ok(BatchMemory::new(unsafe { Arena::over(pinned.start(), bytes, Box::new(pinned)) }))
     }
 
     fn load_from(&mut self, memory: &Arc<BatchMemory>) -> Result<(), DeviceError> {
@@ -83,6 +82,10 @@ impl<A: Activation> Compute for Rank<A> {
                 let places = self.samples.places();
                 let skipped = u64::from(pass.draw.skipped).min(places.elements());
                 kernel.draw(pass.draw, places.part(skipped..places.elements()));
+                let reads = pass.inputs.contains(&TensorAddress::Input);
+                if let Some(integers) = self.samples.integers().filter(|_| reads) {
+                    kernel.take_integers(integers);
+                }
                 let layer_weights = if self.gathers { &self.weights } else { &self.parameters };
                 let parameters = layer_weights.view(&of.parameters);
                 let statistics = self.statistics.view_mut(&of.statistics);
@@ -146,21 +149,23 @@ impl<A: Activation> Compute for Rank<A> {
     fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {
         self.gather();
         let logits = self.view(logits, ViewMut::new(0, 0))?.view();
-        let labels = self.samples.labels();
+        let (labels, all) = (self.samples.labels(), self.samples.count().max(1));
         let Work::Loss(loss, _) = &mut self.in_flight[self.at].chains[chain].work else { return Ok(Loss::default()) };
-        let (samples, each) = (samples as u64, logits.elements() / labels.elements().max(1));
-        loss.forward(logits.part(0..samples * each), labels.part(0..samples), &mut self.gathered);
+        let (samples, each, own) = (samples as u64, logits.elements() / all, labels.elements() / all);
+        loss.forward(logits.part(0..samples * each), labels.part(0..samples * own), &mut self.gathered);
         let (totals, counts) = (loss.totals(), loss.counts());
         let (sum, correct) = (self.fetch(totals)?, self.fetch(counts)?);
         let correct = numbers(&correct, u32::from_le_bytes).first().copied().unwrap_or(0);
         let sum = numbers(&sum, f64::from_le_bytes).first().copied().unwrap_or(0.0);
-        Ok(Loss { sum, correct: correct as usize })
+        Ok(Loss { sum: sum / own.max(1) as f64, correct: correct as usize })
     }
 
     fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
         let Work::Loss(loss, _) = &self.at_hand().chains[chain].work else { return Ok(Vec::new()) };
-        let losses = loss.losses();
-        Ok(numbers(&self.fetch(losses)?, f64::from_le_bytes))
+        let (losses, each) = (loss.losses(), loss.labels_each() as usize);
+        let of_labels = numbers(&self.fetch(losses)?, f64::from_le_bytes);
+        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / each as f64;
+        Ok(if each == 1 { of_labels } else { of_labels.chunks_exact(each).map(mean).collect() })
     }
 
     fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError> {

@@ -6,8 +6,8 @@ use lockstep_exec::Arenas;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Blueprint, DeviceError, Devices, RankDevice};
 use lockstep_exec::{ExecError, init};
-use lockstep_models::Program;
 use lockstep_models::memory::{ActivationFormat, BufferAddresses, Flattening, Plan};
+use lockstep_models::{Precision, Program};
 use lockstep_topology::InputError;
 
 use super::needs::Needs;
@@ -28,6 +28,15 @@ impl Devices for Gpus {
     fn activations(&self) -> ActivationFormat {
         let flattening = if self.channels_last { Flattening::Moves } else { Flattening::View };
         ActivationFormat { dtype: Scalar::of(self.precision).dtype(), flattening }
+    }
+
+    /// Their own precision, which programs that state none have too.
+    fn check_precision(&self, precision: Precision) -> Result<(), InputError> {
+        if [Precision::F32, self.precision].contains(&precision) {
+            return Ok(());
+        }
+        let message = format!("is not that of the GPUs, which compute in {}: open them in {precision}", self.precision);
+        Err(InputError::flag("precision", precision.to_string(), message))
     }
 
     /// GPU memory is checked when its ranks are made.

@@ -49,6 +49,7 @@ impl Needs {
             .map(|buffer| held(buffer, of.places.of(buffer).elements()));
         let parameters = held(Buffer::Parameters, of.parameters.len());
         let statistics = Dtype::F32.bytes(of.statistics.len() as u64);
+        let sample = of.program.model.sample();
         let input = share.of(of.input_elements() as u64);
         // Two bits per parameter for weight decay.
         let masks = 2 * Dtype::U32.bytes(of.program.model.parameter_elements().div_ceil(32));
@@ -56,7 +57,7 @@ impl Needs {
         Ok(Needs {
             in_flight,
             arena: share.of(of.plan.bytes as u64),
-            input: 2 * Dtype::F32.bytes(input) + arranged_bytes(input, of.program.model.input(), form, in_flight),
+            input: 2 * sample.dtype.bytes(input) + arranged_bytes(input, sample, form, in_flight),
             kept,
             scratch: chains.iter().map(scratch).max().unwrap_or(0),
             buffers: parameters + placed.iter().sum::<u64>() + statistics + declared + masks,

@@ -19,8 +19,8 @@ const LOSS: usize = 16;
 /// The results of an iteration.
 #[derive(Default)]
 struct Iteration {
-    /// Slots of its losses.
-    losses: Vec<usize>,
+    /// Slots of its losses, each with how many labels a sample's loss is the mean over.
+    losses: Vec<(usize, u32)>,
     marks: Vec<Event>,
 }
 
@@ -67,7 +67,7 @@ impl Outstanding {
         }
         let place = self.requested % LOSSES;
         self.requested += 1;
-        self.present.losses.push(place);
+        self.present.losses.push((place, of.labels_each()));
         let stream = streams.give(StreamRole::Compute);
         // SAFETY: there is space for both numbers, which are not read before the iteration's end has passed.
         unsafe {
@@ -111,7 +111,7 @@ impl Outstanding {
         };
         let times = iteration.marks.iter().map(at).collect::<Result<_, _>>()?;
         let over = at(&end)?;
-        let losses = iteration.losses.iter().map(|place| self.loss(*place)).collect();
+        let losses = iteration.losses.iter().map(|(place, each)| self.loss(*place, *each)).collect();
         self.reported += iteration.losses.len();
         self.spare.extend(iteration.marks);
         // Times are relative to the last end, since the device reports them in fp32.
@@ -120,13 +120,13 @@ impl Outstanding {
         Ok(Some(IterationResults { losses, times, end: Some(over) }))
     }
 
-    fn loss(&self, place: usize) -> Loss {
+    fn loss(&self, place: usize, each: u32) -> Loss {
         // SAFETY: the numbers were copied there by completed work, and are not overwritten before they are reported.
         let bytes = unsafe { std::slice::from_raw_parts(self.pinned.start().add(place * LOSS), LOSS) };
         let (mut sum, mut correct) = ([0; 8], [0; 4]);
         sum.copy_from_slice(&bytes[..8]);
         correct.copy_from_slice(&bytes[8..12]);
-        Loss { sum: f64::from_le_bytes(sum), correct: u32::from_le_bytes(correct) as usize }
+        Loss { sum: f64::from_le_bytes(sum) / f64::from(each), correct: u32::from_le_bytes(correct) as usize }
     }
 }
 

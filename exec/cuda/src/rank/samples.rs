@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lockstep_data::Untransformed;
 use lockstep_exec::BatchMemory;
 use lockstep_exec::device::DeviceError;
-use lockstep_models::{ImageShape, Shape};
+use lockstep_models::{ImageShape, SampleTensor};
 use lockstep_topology::Dtype;
 
 use super::streams::{StreamRole, Streams};
@@ -69,7 +69,8 @@ struct Taken {
     arranged: Option<GpuMemory>,
     labels: GpuMemory,
     places: GpuMemory,
-    /// Number of samples.
+    /// Number of samples, and of their labels.
+    samples: usize,
     count: usize,
 }
 
@@ -81,35 +82,38 @@ pub(super) struct Samples {
     /// By micro-batch in flight, and the index of the current one.
     taken: Vec<Taken>,
     at: usize,
-    /// Shape of a sample, and the layout that passes expect.
-    shape: Shape,
+    /// Shape and format of a sample, and the layout that passes expect.
+    sample: SampleTensor,
     form: TensorForm,
     elements: usize,
     notes: Vec<Note>,
     next_note: usize,
-    /// The most labels, and the most places.
-    most: usize,
+    /// The most places, and the most labels.
+    most: (usize, usize),
 }
 
 impl Samples {
-    /// Buffers for `in_flight` micro-batches of `elements` elements of samples of `shape`, which passes take in `form`,
-    /// and for labels of up to `most` samples of each.
+    /// Buffers for `in_flight` micro-batches of `elements` elements of samples of `sample`, which passes take in `form`,
+    /// and for `each` labels of up to `most` samples of each.
     pub(super) fn new(
         context: &Arc<Context>,
-        (elements, shape): (usize, Shape),
+        (elements, sample): (usize, SampleTensor),
         form: TensorForm,
-        (most, in_flight): (usize, usize),
+        (most, each, in_flight): (usize, usize, usize),
     ) -> Result<Samples, DeviceError> {
-        let bytes = Dtype::F32.bytes(elements as u64);
-        let arranged = arranged_bytes(elements as u64, shape, form, in_flight as u64) / in_flight as u64;
+        let bytes = sample.dtype.bytes(elements as u64);
+        let arranged = arranged_bytes(elements as u64, sample, form, in_flight as u64) / in_flight as u64;
+        let most = (most, most * each);
+        let (places, labels) = (8 * most.0 as u64, Dtype::U32.bytes(most.1 as u64));
         let taken = |_| -> Result<Taken, DeviceError> {
             let arranged = (arranged > 0)
                 .then(|| GpuMemory::new(context, "samples as passes take them", arranged, Fill::Poison))
                 .transpose()?;
             Ok(Taken {
                 arranged,
-                labels: GpuMemory::new(context, "labels", 4 * most as u64, Fill::Zeros)?,
-                places: GpuMemory::new(context, "places of samples", 8 * most as u64, Fill::Zeros)?,
+                labels: GpuMemory::new(context, "labels", labels.max(4), Fill::Zeros)?,
+                places: GpuMemory::new(context, "places of samples", places, Fill::Zeros)?,
+                samples: 0,
                 count: 0,
             })
         };
@@ -124,14 +128,14 @@ impl Samples {
             })
         };
         let note = |_| -> Result<Note, DeviceError> {
-            Ok(Note { pinned: PinnedMemory::new(context, 12 * most as u64)?, copied: Event::new(context, false)? })
+            Ok(Note { pinned: PinnedMemory::new(context, places + labels)?, copied: Event::new(context, false)? })
         };
         Ok(Samples {
             slots: [slot()?, slot()?],
             turn: 0,
             taken: (0..in_flight).map(taken).collect::<Result<_, _>>()?,
             at: 0,
-            shape,
+            sample,
             form,
             elements,
             notes: (0..NOTES * in_flight).map(note).collect::<Result<_, _>>()?,
@@ -146,12 +150,13 @@ impl Samples {
     }
 
     /// The next host buffer, once it is free.
-    pub(super) fn next_buffer(&mut self) -> Result<&mut [f32], DeviceError> {
+    pub(super) fn next_buffer(&mut self) -> Result<&mut [u8], DeviceError> {
         let slot = &self.slots[1 - self.turn];
         slot.copied.synchronize()?;
-        // SAFETY: the memory has that many elements, initialised at allocation; no copy reads it any more, and `self`
+        let bytes = self.sample.dtype.bytes(self.elements as u64) as usize;
+        // SAFETY: the memory has that many bytes, initialised at allocation; no copy reads it any more, and `self`
         // is borrowed for as long as the slice lives.
-        Ok(unsafe { std::slice::from_raw_parts_mut(slot.pinned.floats(), self.elements) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(slot.pinned.start(), bytes) })
     }
 
     /// Copies the host buffer to the device: later passes read it, and earlier ones read the previous one.
@@ -164,8 +169,9 @@ impl Samples {
     /// Copies samples that threads have prepared to the device, from where they are; takes the memory until then.
     pub(super) fn take_from(&mut self, memory: &Arc<BatchMemory>, streams: &mut Streams) -> Result<(), DeviceError> {
         self.turn_slot(streams)?;
-        assert!(memory.arena().len() >= self.elements, "memory of a batch");
-        let start = memory.arena().start().cast();
+        let bytes = self.sample.dtype.bytes(self.elements as u64);
+        assert!(memory.arena().len() as u64 >= bytes, "memory of a batch");
+        let start = memory.arena().start();
         memory.lend();
         self.slots[self.turn].lent = Some(Arc::clone(memory));
         let device = &self.slots[self.turn].device;
@@ -241,9 +247,9 @@ impl Samples {
 
     /// Sets labels and places for the following passes.
     pub(super) fn note(&mut self, labels: &[u32], places: &[u64], streams: &mut Streams) -> Result<(), DeviceError> {
-        assert!(labels.len() <= self.most && places.len() <= self.most, "as many labels as a chain has samples");
+        assert!(places.len() <= self.most.0 && labels.len() <= self.most.1, "as many labels as a chain has samples");
         let taken = &mut self.taken[self.at];
-        taken.count = labels.len();
+        (taken.samples, taken.count) = (places.len(), labels.len());
         let Note { pinned, copied } = &self.notes[self.next_note];
         self.next_note = (self.next_note + 1) % self.notes.len();
         copied.synchronize()?;
@@ -274,7 +280,7 @@ impl Samples {
     pub(super) fn arrange<A: Activation>(&self, into: &mut Vec<Command>) {
         if self.taken[self.at].arranged.is_some() {
             let given = View::new(self.slots[self.turn].device.address(), self.elements as u64);
-            arrange(given, self.input::<A>(), self.shape, self.form, into);
+            arrange(given, self.input::<A>(), self.sample.shape, self.form, into);
         }
     }
 
@@ -284,15 +290,29 @@ impl Samples {
         View::new(labels.address(), *count as u64)
     }
 
+    /// Number of samples.
+    pub(super) fn count(&self) -> u64 {
+        self.taken[self.at].samples as u64
+    }
+
+    /// The bytes of the samples as the data set gives them, if they are integers; passes of layers that read them find
+    /// them where the host's copy arrives.
+    pub(super) fn integers(&self) -> Option<View<u8>> {
+        let bytes = self.sample.dtype.bytes(self.elements as u64);
+        let arrived = || View::new(self.slots[self.turn].device.address(), bytes);
+        self.sample.dtype.is_integer().then(arrived)
+    }
+
     /// Their places.
     pub(super) fn places(&self) -> View<u64> {
-        let Taken { places, count, .. } = &self.taken[self.at];
-        View::new(places.address(), *count as u64)
+        let Taken { places, samples, .. } = &self.taken[self.at];
+        View::new(places.address(), *samples as u64)
     }
 }
 
 /// Bytes of device memory for samples of `elements` elements of each micro-batch `in_flight`, beside the host's copies.
-pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: TensorForm, in_flight: u64) -> u64 {
-    let in_place = in_flight == 1 && form.is_plain(shape);
+pub(super) fn arranged_bytes(elements: u64, sample: SampleTensor, form: TensorForm, in_flight: u64) -> u64 {
+    // Integers are read as they arrive.
+    let in_place = sample.dtype.is_integer() || in_flight == 1 && form.is_plain(sample.shape);
     if in_place { 0 } else { Scalar::of(form.precision).dtype().bytes(in_flight * elements) }
 }

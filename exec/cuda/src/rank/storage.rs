@@ -26,6 +26,13 @@ impl<A: Activation> Storage for Rank<A> {
         Ok(())
     }
 
+    fn write_bytes(&mut self, buffer: Buffer, content: &[u8]) -> Result<(), DeviceError> {
+        self.quiesce()?;
+        let held = self.held(buffer);
+        self.streams.get(StreamRole::Compute).write(held.memory(), 0, content)?;
+        Ok(())
+    }
+
     fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError> {
         self.quiesce()?;
         let (to, from) = (self.held(to).all(), self.held(from).all());

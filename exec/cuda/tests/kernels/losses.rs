@@ -148,7 +148,7 @@ fn judged<A: Real>(
         emulator.play(memory, &softmax);
     }
     let narrow = |values: &[f64]| values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
-    near(&narrow(&memory.get(losses)), &narrow(expected.losses()), "losses");
+    near(&narrow(&memory.get(losses)), &narrow(&expected.losses()), "losses");
     let by_definition: Vec<u32> =
         logits.chunks(classes as usize).zip(&labels).map(|(row, label)| rank(row, *label as usize)).collect();
     assert_eq!(memory.get(ranks), by_definition, "ranks");

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::Picture;
+use crate::number::{Number, bytes_of_mut, numbers_mut};
 use lockstep_models::{Augmentation, SampleForm};
 use lockstep_topology::InputError;
 
@@ -30,26 +31,20 @@ impl Dataset {
         &self,
         indices: &[u32],
         augmented: Option<(u64, u64)>,
-        images: &mut [f32],
+        samples: &mut [u8],
         labels: &mut [u32],
     ) -> Result<(), InputError> {
         let shapes = (self.shape, self.shape());
-        let elements = shapes.1.elements() as usize;
-        assert_eq!(images.len(), indices.len() * elements, "room for the images");
-        for (number, (index, image)) in (0u64..).zip(indices.iter().zip(images.chunks_exact_mut(elements))) {
+        let each = self.sample().bytes() as usize;
+        assert_eq!(samples.len(), indices.len() * each, "room for the samples");
+        for (number, (index, sample)) in (0u64..).zip(indices.iter().zip(samples.chunks_exact_mut(each))) {
             let augmented =
                 augmented.map(|(seed, place)| Augmented { how: &self.augmentation, seed, place: place + number });
             self.pixels.read(*index)?;
-            self.pixels.image(*index, shapes, augmented, image)?;
+            self.pixels.image(*index, shapes, augmented, numbers_mut(sample))?;
         }
-        self.label(indices, labels);
+        self.copy_labels(indices, labels);
         Ok(())
-    }
-
-    /// Copies the labels of the samples `indices`.
-    pub fn label(&self, indices: &[u32], labels: &mut [u32]) {
-        assert_eq!(labels.len(), indices.len(), "room for the labels");
-        indices.iter().zip(labels).for_each(|(index, label)| *label = self.labels[*index as usize]);
     }
 
     /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`; where patches
@@ -61,7 +56,7 @@ impl Dataset {
     /// # Panics
     /// When an index is not below [`Dataset::len`], or the slices do not have exactly the size of these samples.
     pub fn gather(&self, indices: &[u32], images: &mut [f32], labels: &mut [u32]) -> Result<(), InputError> {
-        self.make(indices, None, images, labels)
+        self.make(indices, None, bytes_of_mut(images), labels)
     }
 
     /// The same samples, with this augmentation applied by [`Dataset::draw`].
@@ -77,23 +72,23 @@ impl Dataset {
     }
 
     /// As [`Dataset::gather`], with augmentation: the first sample is the `place`-th drawn since training began with
-    /// `seed`.
+    /// `seed`. `samples` are numbers of the set's format, or memory for them as bytes.
     ///
     /// # Errors
     /// As there.
     ///
     /// # Panics
-    /// As there.
-    pub fn draw(
+    /// As there, and when bytes are not aligned for the numbers.
+    pub fn draw<T: Number>(
         &self,
         indices: &[u32],
         seed: u64,
         place: u64,
-        images: &mut [f32],
+        samples: &mut [T],
         labels: &mut [u32],
     ) -> Result<(), InputError> {
         let augmented = (self.augmentation != Augmentation::default()).then_some((seed, place));
-        self.make(indices, augmented, images, labels)
+        self.make(indices, augmented, bytes_of_mut(samples), labels)
     }
 
     /// The decoded pictures of the samples `indices`; none for samples that are not JPEG files.
@@ -146,8 +141,13 @@ impl Dataset {
             }
             Pixels::Encoded(samples) => Pixels::Encoded(Arc::new(samples.subset(indices))),
         };
-        let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
-        Dataset { place: self.place.clone(), pixels, labels, ..*self }
+        self.with(pixels, indices)
+    }
+
+    /// The samples `indices`, which are `pixels`.
+    fn with(&self, pixels: Pixels, indices: &[u32]) -> Dataset {
+        let labels = indices.iter().flat_map(|index| self.labels_of(*index)).copied().collect();
+        Dataset { place: self.place.clone(), pixels, samples: indices.len(), labels, ..*self }
     }
 
     /// The samples `indices` in memory, in their stored form; of a packed file only these are read.
@@ -156,9 +156,7 @@ impl Dataset {
     /// An unreadable or damaged file.
     pub fn held(&self, indices: &[u32]) -> Result<Dataset, InputError> {
         let Pixels::Encoded(samples) = &self.pixels else { return Ok(self.subset(indices)) };
-        let pixels = Pixels::Encoded(Arc::new(samples.resident(indices)?));
-        let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
-        Ok(Dataset { place: self.place.clone(), pixels, labels, ..*self })
+        Ok(self.with(Pixels::Encoded(Arc::new(samples.resident(indices)?)), indices))
     }
 
     /// The same set if its samples are values in memory, taken whole. Else `bytes` at most of samples as values, without
@@ -175,14 +173,16 @@ impl Dataset {
         let count = (bytes / (4 * elements)).clamp(1, self.len() as u64) as u32;
         let (elements, decoded) = (elements as usize, count.min(MADE) as usize);
         let indices: Vec<u32> = (0..decoded as u32).collect();
-        let (mut values, mut labels) = (vec![0.0; decoded * elements], vec![0; decoded]);
+        let each = self.labels_each();
+        let (mut values, mut labels) = (vec![0.0; decoded * elements], vec![0; decoded * each]);
         self.gather(&indices, &mut values, &mut labels)?;
         for copy in decoded..count as usize {
             let of = copy % decoded;
             values.extend_from_within(of * elements..(of + 1) * elements);
-            labels.extend_from_within(of..=of);
+            labels.extend_from_within(of * each..(of + 1) * each);
         }
         let (pixels, augmentation) = (Pixels::Values(Arc::new(values)), Augmentation::default());
-        Ok(Dataset { shape, patch: None, pixels, labels, augmentation, ..self })
+        let samples = count as usize;
+        Ok(Dataset { shape, patch: None, pixels, samples, labels, augmentation, ..self })
     }
 }

@@ -41,30 +41,19 @@ enum Kept {
     Resident(Vec<Resident>, Spare),
 }
 
-/// A sample in memory, as elements of messages.
+/// A sample in memory.
 #[derive(Debug, Clone, Default)]
 struct Resident {
-    values: Arc<[f32]>,
-    /// Bytes; the rest of the last element is unused.
+    /// Its bytes, and after them what is left of the memory of a longer sample.
+    memory: Arc<[u8]>,
+    /// How many bytes are its own.
     length: usize,
 }
 
 impl Resident {
     fn bytes(&self) -> &[u8] {
-        &bytes_of(&self.values)[..self.length]
+        &self.memory[..self.length]
     }
-}
-
-/// The bytes of values, as they are in memory.
-pub fn bytes_of(values: &[f32]) -> &[u8] {
-    // SAFETY: a value is four bytes without gaps, and bytes need no alignment.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The same, writable: any four bytes are a value.
-pub(super) fn bytes_of_mut(values: &mut [f32]) -> &mut [u8] {
-    // SAFETY: as above, and the values are borrowed for as long.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
 impl Encoded {
@@ -108,10 +97,9 @@ impl Encoded {
         for position in order {
             let number = self.number(indices[position]);
             let length = self.length(indices[position]);
-            let mut values: Arc<[f32]> = std::iter::repeat_n(0.0, length.div_ceil(4)).collect();
-            let room = Arc::get_mut(&mut values).expect("new memory has one owner");
-            self.packed.read(number, &mut bytes_of_mut(room)[..length])?;
-            samples[position] = Resident { values, length };
+            let mut memory: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+            self.packed.read(number, Arc::get_mut(&mut memory).expect("new memory has one owner"))?;
+            samples[position] = Resident { memory, length };
         }
         Ok(self.with(Kept::Resident(samples, Spare::default())))
     }
@@ -176,22 +164,21 @@ impl Encoded {
         }
     }
 
-    /// The elements of a sample in memory.
+    /// The bytes of a sample in memory.
     ///
     /// # Panics
     /// When samples are mapped.
-    pub(super) fn values(&self, sample: u32) -> &[f32] {
+    pub(super) fn resident_bytes(&self, sample: u32) -> &[u8] {
         let Kept::Resident(samples, _) = &self.kept else { unreachable!("samples leave the memory that they are in") };
-        let Resident { values, length } = &samples[sample as usize];
-        &values[..length.div_ceil(4)]
+        samples[sample as usize].bytes()
     }
 
-    /// Frees the memory of samples that have left; up to `most` elements of it are kept for others that arrive. Mapped
+    /// Frees the memory of samples that have left; up to `most` bytes of it are kept for others that arrive. Mapped
     /// samples need none.
     pub(super) fn release(&mut self, gone: &[u32], most: usize) {
         if let Kept::Resident(samples, spare) = &mut self.kept {
             for sample in gone {
-                spare.keep(std::mem::take(&mut samples[*sample as usize]).values);
+                spare.keep(std::mem::take(&mut samples[*sample as usize]).memory);
             }
             spare.trim(most);
         }
@@ -208,16 +195,16 @@ impl Encoded {
         spare
     }
 
-    /// Stores an arrived sample of `length` bytes, in a free slot or at the end.
+    /// Stores an arrived sample, the first `length` bytes of `memory`, in a free slot or at the end.
     ///
     /// # Panics
     /// When samples are mapped.
-    pub(super) fn put(&mut self, sample: usize, values: Arc<[f32]>, length: usize) {
+    pub(super) fn put(&mut self, sample: usize, memory: Arc<[u8]>, length: usize) {
         let Kept::Resident(samples, _) = &mut self.kept else { unreachable!("samples come to those in memory") };
         if samples.len() <= sample {
             samples.resize(sample + 1, Resident::default());
         }
-        samples[sample] = Resident { values, length };
+        samples[sample] = Resident { memory, length };
     }
 
     /// Their form: of pictures that of most of them.
@@ -326,26 +313,6 @@ impl Encoded {
         match &self.kept {
             Kept::Mapped(samples) => samples[sample as usize].to_string(),
             Kept::Resident(..) => format!("{sample} of a rank's part"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Values come out of a message with the same bits.
-        #[test]
-        fn values_round_trip_as_bytes(bits in prop::collection::vec(any::<u32>(), 0..9)) {
-            let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
-            let bytes = bytes_of(&values).to_vec();
-            prop_assert_eq!(&bytes, &bits.iter().flat_map(|bits| bits.to_ne_bytes()).collect::<Vec<u8>>());
-            values.fill(0.0);
-            bytes_of_mut(&mut values).copy_from_slice(&bytes);
-            prop_assert!(values.iter().zip(&bits).all(|(value, bits)| value.to_bits() == *bits));
         }
     }
 }

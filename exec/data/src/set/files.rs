@@ -94,9 +94,9 @@ fn open(path: &Path, input: Shape) -> Result<Dataset, InputError> {
         Encoding::Jpeg { .. } => input.with_features(3),
     };
     let (place, classes) = (packed.place().to_owned(), packed.header().classes);
-    let labels = packed.entries().iter().map(|entry| entry.label).collect();
+    let labels: Vec<u32> = packed.entries().iter().map(|entry| entry.label).collect();
     let pixels = Pixels::Encoded(Arc::new(Encoded::all(Arc::new(packed))));
-    Ok(Dataset { place, shape, classes, pixels, labels, ..Dataset::empty() })
+    Ok(Dataset { place, shape, classes, pixels, samples: labels.len(), labels, ..Dataset::empty() })
 }
 
 #[cfg(test)]

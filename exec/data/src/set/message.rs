@@ -1,17 +1,19 @@
 //! Packs and unpacks messages that carry samples from the memory of one rank to that of another.
 //!
-//! All ranks have the same machine type, so bytes are sent as they are in memory. Every rank knows the labels and
+//! A message has the numbers of its samples in the format in which ranks hold them: fp32 values, or the bytes of packed
+//! samples. All ranks have the same machine type, so bytes are sent as they are in memory. Every rank knows the labels and
 //! lengths of all samples, and which samples arrive, so nothing else is sent.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use lockstep_models::Partition;
-use lockstep_topology::InputError;
+use lockstep_topology::{Dtype, InputError};
 
 use super::Dataset;
-use super::encoded::{Encoded, bytes_of_mut};
+use super::encoded::Encoded;
 use super::pixels::{Pixels, changed};
+use crate::number::{bytes_of, bytes_of_mut};
 
 /// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
 /// the end.
@@ -40,53 +42,55 @@ impl Coming<'_> {
 
 /// Receive memory for packed samples; values are received directly into their slots.
 #[derive(Default)]
-pub struct Reserved(Vec<Arc<[MaybeUninit<f32>]>>);
+pub struct Reserved(Vec<Arc<[MaybeUninit<u8>]>>);
 
-/// Most elements of memory of departed samples that is kept: a chunk.
+/// Most bytes of memory of departed samples that are kept: a chunk.
 const SPARE: usize = Partition::CHUNK as usize;
 
 /// The same memory, whose elements may be overwritten.
-fn overwritable(values: Arc<[f32]>) -> Arc<[MaybeUninit<f32>]> {
-    // SAFETY: both have the same layout, and any value may be in memory that counts as not initialised.
-    unsafe { Arc::from_raw(Arc::into_raw(values) as *const [MaybeUninit<f32>]) }
+fn overwritable(bytes: Arc<[u8]>) -> Arc<[MaybeUninit<u8>]> {
+    // SAFETY: both have the same layout, and any byte may be in memory that counts as not initialised.
+    unsafe { Arc::from_raw(Arc::into_raw(bytes) as *const [MaybeUninit<u8>]) }
 }
 
 impl Dataset {
-    /// Elements of a message with this sample: its image, or its packed bytes, four per element.
-    pub fn message_elements(&self, sample: u32) -> u64 {
+    /// The format of the elements of messages with samples: that of the values held, or bytes of packed samples.
+    pub fn message_dtype(&self) -> Dtype {
         match &self.pixels {
-            Pixels::Values(_) => self.shape.elements(),
-            Pixels::Encoded(samples) => samples.length(sample).div_ceil(4) as u64,
+            Pixels::Values(_) => Dtype::F32,
+            Pixels::Encoded(_) => Dtype::U8,
         }
     }
 
-    /// The mean over all samples, rounded up.
-    pub fn mean_message_elements(&self) -> u64 {
-        let all: u64 = (0..self.len() as u32).map(|sample| self.message_elements(sample)).sum();
-        all.div_ceil(self.len() as u64)
+    /// Elements of a message with this sample: those of its image, or its packed bytes.
+    pub fn message_elements(&self, sample: u32) -> u64 {
+        match &self.pixels {
+            Pixels::Values(_) => self.shape.elements(),
+            Pixels::Encoded(samples) => samples.length(sample) as u64,
+        }
     }
 
-    /// Packs the samples at `slots` one after the other.
+    /// How many elements of which format a message with a sample has: the mean over all samples, rounded up.
+    pub fn mean_message(&self) -> (u64, Dtype) {
+        let all: u64 = (0..self.len() as u32).map(|sample| self.message_elements(sample)).sum();
+        (all.div_ceil(self.len() as u64), self.message_dtype())
+    }
+
+    /// Packs the samples at `slots` one after the other; `message` has exactly their bytes.
     ///
     /// # Errors
     /// Damaged packed samples.
-    pub fn pack(&self, slots: &[u32], message: &mut [f32]) -> Result<(), InputError> {
+    pub fn pack(&self, slots: &[u32], message: &mut [u8]) -> Result<(), InputError> {
+        let each = self.shape.elements() as usize;
         let mut rest = message;
         for slot in slots {
+            let bytes = match &self.pixels {
+                Pixels::Values(values) => bytes_of(&values[*slot as usize * each..][..each]),
+                Pixels::Encoded(samples) => samples.sample(*slot)?,
+            };
             let sample;
-            (sample, rest) = rest.split_at_mut(self.message_elements(*slot) as usize);
-            // A copy preserves any bits, also those of NaNs.
-            match &self.pixels {
-                Pixels::Values(values) => {
-                    sample.copy_from_slice(&values[*slot as usize * sample.len()..][..sample.len()]);
-                }
-                Pixels::Encoded(samples) => {
-                    let bytes = samples.sample(*slot)?;
-                    let room = bytes_of_mut(sample);
-                    room[..bytes.len()].copy_from_slice(bytes);
-                    room[bytes.len()..].fill(0);
-                }
-            }
+            (sample, rest) = rest.split_at_mut(bytes.len());
+            sample.copy_from_slice(bytes);
         }
         Ok(())
     }
@@ -99,18 +103,18 @@ impl Dataset {
     }
 
     /// Unpacks samples that were packed one after the other.
-    pub fn unpack(&mut self, message: &[f32], coming: Coming<'_>) {
+    pub fn unpack(&mut self, message: &[u8], coming: Coming<'_>) {
         self.label_coming(coming);
         match &mut self.pixels {
             Pixels::Values(values) => {
                 let (values, each) = (changed(values), self.shape.elements() as usize);
-                for (sample, (_, slot)) in message.chunks_exact(each).zip(coming.pairs()) {
-                    values[slot * each..(slot + 1) * each].copy_from_slice(sample);
+                for (sample, (_, slot)) in message.chunks_exact(size_of::<f32>() * each).zip(coming.pairs()) {
+                    bytes_of_mut(&mut values[slot * each..(slot + 1) * each]).copy_from_slice(sample);
                 }
             }
             Pixels::Encoded(samples) => {
                 let samples = Arc::make_mut(samples);
-                let memory = |samples: &mut Encoded, sample: &[f32]| match samples.spare().take(sample.len()) {
+                let memory = |samples: &mut Encoded, sample: &[u8]| match samples.spare().take(sample.len()) {
                     Some(mut values) => {
                         let whole = Arc::get_mut(&mut values).expect("spare memory has one owner");
                         whole[..sample.len()].copy_from_slice(sample);
@@ -122,9 +126,9 @@ impl Dataset {
                 for (number, slot) in coming.pairs() {
                     let (sample, length);
                     length = coming.length(number);
-                    (sample, rest) = rest.split_at(length.div_ceil(4));
-                    let values = memory(samples, sample);
-                    samples.put(slot, values, length);
+                    (sample, rest) = rest.split_at(length);
+                    let bytes = memory(samples, sample);
+                    samples.put(slot, bytes, length);
                 }
             }
         }
@@ -132,9 +136,13 @@ impl Dataset {
 
     /// Sets the labels of arriving samples, and allocates space for their values.
     fn label_coming(&mut self, coming: Coming<'_>) {
-        let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.labels.len());
-        self.labels.resize(end, 0);
-        coming.pairs().for_each(|(sample, slot)| self.labels[slot] = coming.whole.labels[sample as usize]);
+        let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.len());
+        let each = self.labels_each();
+        self.samples = end;
+        self.labels.resize(end * each, 0);
+        for (sample, slot) in coming.pairs() {
+            self.labels[slot * each..(slot + 1) * each].copy_from_slice(coming.whole.labels_of(sample));
+        }
         if let Pixels::Values(values) = &mut self.pixels {
             let (values, elements) = (changed(values), end * self.shape.elements() as usize);
             values.reserve_exact(elements.saturating_sub(values.len()));
@@ -162,11 +170,11 @@ impl Dataset {
     ///
     /// # Panics
     /// For packed samples that are mapped.
-    pub fn places(&self, slots: &[u32]) -> Vec<&[f32]> {
+    pub fn places(&self, slots: &[u32]) -> Vec<&[u8]> {
         let each = self.shape.elements() as usize;
         let place = |slot: &u32| match &self.pixels {
-            Pixels::Values(values) => &values[*slot as usize * each..][..each],
-            Pixels::Encoded(samples) => samples.values(*slot),
+            Pixels::Values(values) => bytes_of(&values[*slot as usize * each..][..each]),
+            Pixels::Encoded(samples) => samples.resident_bytes(*slot),
         };
         slots.iter().map(place).collect()
     }
@@ -175,27 +183,29 @@ impl Dataset {
     ///
     /// # Panics
     /// When space for values has not been reserved: moving them could break other messages in flight.
-    pub fn reserve_for(&mut self, coming: Coming<'_>) -> (Reserved, Vec<*mut [f32]>) {
+    pub fn reserve_for(&mut self, coming: Coming<'_>) -> (Reserved, Vec<*mut [u8]>) {
         let lie = self.start();
         self.label_coming(coming);
         assert!(lie == self.start(), "room is reserved");
         match &mut self.pixels {
             Pixels::Values(values) => {
                 let (values, each) = (changed(values), self.shape.elements() as usize);
-                let place = |(_, slot): (u32, usize)| std::ptr::from_mut(&mut values[slot * each..(slot + 1) * each]);
+                let place = |(_, slot): (u32, usize)| {
+                    std::ptr::from_mut(bytes_of_mut(&mut values[slot * each..(slot + 1) * each]))
+                };
                 (Reserved::default(), coming.pairs().map(place).collect())
             }
             Pixels::Encoded(samples) => {
                 let spare = Arc::make_mut(samples).spare();
-                let lengths: Vec<usize> = coming.pairs().map(|(sample, _)| coming.length(sample).div_ceil(4)).collect();
-                let memory = |elements: &usize| match spare.take(*elements) {
-                    Some(values) => overwritable(values),
-                    None => Arc::new_uninit_slice(*elements),
+                let lengths: Vec<usize> = coming.pairs().map(|(sample, _)| coming.length(sample)).collect();
+                let memory = |length: &usize| match spare.take(*length) {
+                    Some(bytes) => overwritable(bytes),
+                    None => Arc::new_uninit_slice(*length),
                 };
-                let mut reserved: Vec<Arc<[MaybeUninit<f32>]>> = lengths.iter().map(memory).collect();
-                let place = |(values, elements): (&mut Arc<[MaybeUninit<f32>]>, &usize)| {
-                    let values = Arc::get_mut(values).expect("new memory, and spare memory, has one owner");
-                    std::ptr::slice_from_raw_parts_mut(values.as_mut_ptr().cast(), *elements)
+                let mut reserved: Vec<Arc<[MaybeUninit<u8>]>> = lengths.iter().map(memory).collect();
+                let place = |(bytes, length): (&mut Arc<[MaybeUninit<u8>]>, &usize)| {
+                    let bytes = Arc::get_mut(bytes).expect("new memory, and spare memory, has one owner");
+                    std::ptr::slice_from_raw_parts_mut(bytes.as_mut_ptr().cast(), *length)
                 };
                 let places = reserved.iter_mut().zip(&lengths).map(place).collect();
                 (Reserved(reserved), places)
@@ -210,9 +220,9 @@ impl Dataset {
     pub unsafe fn take(&mut self, reserved: Reserved, coming: Coming<'_>) {
         if let Pixels::Encoded(samples) = &mut self.pixels {
             let samples = Arc::make_mut(samples);
-            for (values, (sample, slot)) in reserved.0.into_iter().zip(coming.pairs()) {
+            for (bytes, (sample, slot)) in reserved.0.into_iter().zip(coming.pairs()) {
                 // SAFETY: the message has written all of it, by the caller's promise.
-                samples.put(slot, unsafe { values.assume_init() }, coming.length(sample));
+                samples.put(slot, unsafe { bytes.assume_init() }, coming.length(sample));
             }
         }
     }

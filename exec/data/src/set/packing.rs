@@ -12,7 +12,7 @@ pub struct PackedMoves<'a> {
     /// Numbers of the samples of the part.
     samples: Vec<u32>,
     part: Dataset,
-    message: Vec<f32>,
+    message: Vec<u8>,
     /// Shuffles so far, which the order follows from.
     shuffles: u64,
 }
@@ -25,7 +25,8 @@ impl PackedMoves<'_> {
     pub fn new<'a>(whole: &'a Dataset, samples: &[u32]) -> Result<PackedMoves<'a>, InputError> {
         let part = whole.held(samples)?;
         let elements: u64 = samples.iter().map(|sample| whole.message_elements(*sample)).sum();
-        Ok(PackedMoves { whole, samples: samples.to_vec(), part, message: vec![1.0; elements as usize], shuffles: 0 })
+        let message = vec![1; whole.message_dtype().bytes(elements) as usize];
+        Ok(PackedMoves { whole, samples: samples.to_vec(), part, message, shuffles: 0 })
     }
 
     /// The samples that leave next: half of the part, in random order.
@@ -42,8 +43,9 @@ impl PackedMoves<'_> {
     /// # Errors
     /// Damaged samples.
     pub fn pack(&mut self, slots: &[u32]) -> Result<(), InputError> {
-        let elements = self.elements(slots);
-        self.part.pack(slots, &mut self.message[..elements])?;
+        let elements: u64 = slots.iter().map(|slot| self.part.message_elements(*slot)).sum();
+        let bytes = self.part.message_dtype().bytes(elements) as usize;
+        self.part.pack(slots, &mut self.message[..bytes])?;
         self.part.release(slots);
         Ok(())
     }
@@ -52,10 +54,7 @@ impl PackedMoves<'_> {
     pub fn unpack(&mut self, slots: &[u32]) {
         let samples: Vec<u32> = slots.iter().map(|slot| self.samples[*slot as usize]).collect();
         let elements: u64 = samples.iter().map(|sample| self.whole.message_elements(*sample)).sum();
-        self.part.unpack(&self.message[..elements as usize], Coming { whole: self.whole, samples: &samples, slots });
-    }
-
-    fn elements(&self, slots: &[u32]) -> usize {
-        slots.iter().map(|slot| self.part.message_elements(*slot)).sum::<u64>() as usize
+        let bytes = self.whole.message_dtype().bytes(elements) as usize;
+        self.part.unpack(&self.message[..bytes], Coming { whole: self.whole, samples: &samples, slots });
     }
 }

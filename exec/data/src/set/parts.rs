@@ -36,7 +36,7 @@ pub struct Moves {
 /// A chunk of a shuffle.
 #[derive(Default)]
 pub struct Round {
-    /// By pair of members, index `from · members + to`: fp32 elements of the samples sent from one to the other.
+    /// By pair of members, index `from · members + to`: elements of messages with the samples sent from one to the other.
     pub counts: Vec<u64>,
     /// The samples that this member sends, as positions before, in the order of destinations.
     pub sent: Vec<u32>,
@@ -76,7 +76,7 @@ impl Parts {
         let part = (samples.bytes().div_ceil(u64::from(members)) * held).div_ceil(here.len().max(1) as u64);
         // A shuffle needs memory for samples sent and received beside the part.
         let shuffles = self.partition.shuffle_every.is_some() && members > 1;
-        part + if shuffles { 2 * part.min(4 * self.partition.chunk) } else { 0 }
+        part + if shuffles { 2 * part.min(self.partition.chunk) } else { 0 }
     }
 
     /// The ranks with which `rank` shuffles.

@@ -1,11 +1,12 @@
 //! `Recipe`: says which samples a batch is made of and how each is augmented, so that any thread makes any of them.
 
-use lockstep_models::{Augmentation, SampleForm, Shape};
+use lockstep_models::{Augmentation, SampleForm, SampleTensor, Shape};
 use lockstep_topology::InputError;
 
 use super::augmentation::Augmented;
 use super::pixels::Pixels;
 use super::transform::{Decoded, Untransformed};
+use crate::number::numbers_mut;
 
 /// What a batch is made from.
 #[derive(Debug, Clone)]
@@ -29,14 +30,14 @@ impl PartialEq for Recipe {
 }
 
 impl Recipe {
-    /// Elements of the batch.
-    pub fn elements(&self) -> usize {
-        self.indices.len() * self.shapes.1.elements() as usize
+    /// Bytes of the batch.
+    pub fn bytes(&self) -> usize {
+        self.indices.len() * self.sample_bytes()
     }
 
-    /// Elements of a sample.
-    pub fn sample_elements(&self) -> usize {
-        self.shapes.1.elements() as usize
+    /// Bytes of a sample.
+    pub fn sample_bytes(&self) -> usize {
+        SampleTensor::values(self.shapes.1).bytes() as usize
     }
 
     /// Its samples by their numbers in the set.
@@ -75,12 +76,12 @@ impl Recipe {
         }
     }
 
-    /// Makes `image` (`[channels, height, width]`) from the sample with this number, which is read.
+    /// Makes the sample with this number, which is read, in the bytes of `sample`, which are aligned for its numbers.
     ///
     /// # Errors
     /// Changed bytes, or not a JPEG file.
-    pub fn image(&self, number: usize, image: &mut [f32]) -> Result<(), InputError> {
-        self.samples.image(self.indices[number], self.shapes, self.augmented(number), image)
+    pub fn make(&self, number: usize, sample: &mut [u8]) -> Result<(), InputError> {
+        self.samples.image(self.indices[number], self.shapes, self.augmented(number), numbers_mut(sample))
     }
 
     /// The batch of `samples` that a device transforms.

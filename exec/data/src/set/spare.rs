@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Memory of samples that have left, by elements. Pages that were in use need no clearing by the system.
+/// Memory of samples that have left, by bytes. Pages that were in use need no clearing by the system.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Spare(BTreeMap<usize, Vec<Arc<[f32]>>>);
+pub(super) struct Spare(BTreeMap<usize, Vec<Arc<[u8]>>>);
 
 impl Spare {
     /// Keeps the memory of a sample.
-    pub(super) fn keep(&mut self, values: Arc<[f32]>) {
+    pub(super) fn keep(&mut self, values: Arc<[u8]>) {
         if !values.is_empty() {
             self.0.entry(values.len()).or_default().push(values);
         }
     }
 
-    /// Memory for at least `elements`, a quarter more at most, that nothing else refers to.
-    pub(super) fn take(&mut self, elements: usize) -> Option<Arc<[f32]>> {
-        let fits = self.0.range(elements..=elements + elements / 4).next().map(|(length, _)| *length)?;
+    /// Memory for at least `bytes`, a quarter more at most, that nothing else refers to.
+    pub(super) fn take(&mut self, bytes: usize) -> Option<Arc<[u8]>> {
+        let fits = self.0.range(bytes..=bytes + bytes / 4).next().map(|(length, _)| *length)?;
         let all = self.0.get_mut(&fits)?;
         let mut found = all.pop();
         if all.is_empty() {
@@ -26,9 +26,9 @@ impl Spare {
         found.as_mut().is_some_and(|values| Arc::get_mut(values).is_some()).then_some(found).flatten()
     }
 
-    /// Keeps at most `elements` elements, those of the largest samples.
-    pub(super) fn trim(&mut self, elements: usize) {
-        let mut left = elements;
+    /// Keeps at most `bytes` bytes, those of the largest samples.
+    pub(super) fn trim(&mut self, bytes: usize) {
+        let mut left = bytes;
         for (length, all) in self.0.iter_mut().rev() {
             all.truncate(left / (*length).max(1));
             left -= all.len() * length;
@@ -48,16 +48,16 @@ mod tests {
         #[test]
         fn spare_memory_fits(lengths in prop::collection::vec(0usize..200, 0..30), asked in prop::collection::vec(1usize..200, 0..30), most in 0usize..3000) {
             let mut spare = Spare::default();
-            let kept: Vec<Arc<[f32]>> = lengths.iter().map(|length| vec![0.0; *length].into()).collect();
+            let kept: Vec<Arc<[u8]>> = lengths.iter().map(|length| vec![0; *length].into()).collect();
             // Some is still in use: that of every third sample.
-            let in_use: Vec<Arc<[f32]>> = kept.iter().step_by(3).cloned().collect();
+            let in_use: Vec<Arc<[u8]>> = kept.iter().step_by(3).cloned().collect();
             kept.into_iter().for_each(|values| spare.keep(values));
             spare.trim(most);
             let left: usize = spare.0.iter().map(|(length, all)| length * all.len()).sum();
             prop_assert!(left <= most && left <= lengths.iter().sum());
-            for elements in asked {
-                if let Some(mut values) = spare.take(elements) {
-                    prop_assert!((elements..=elements + elements / 4).contains(&values.len()));
+            for bytes in asked {
+                if let Some(mut values) = spare.take(bytes) {
+                    prop_assert!((bytes..=bytes + bytes / 4).contains(&values.len()));
                     prop_assert!(Arc::get_mut(&mut values).is_some());
                 }
             }

@@ -41,10 +41,15 @@ impl Subset {
             if count == 0 {
                 return error(format!("no sample {part} is too few: use more"));
             }
-            let (rest, mut drawn) = stratified(data.labels(), data.classes(), count, all, SEED);
+            // Samples that have not one label each are of one class.
+            let (labels, classes) = match data.labels_each() == 1 {
+                true => (data.labels().to_vec(), data.classes()),
+                false => (vec![0; data.len()], 1),
+            };
+            let (rest, mut drawn) = stratified(&labels, classes, count, all, SEED);
             // Rounding leaves some samples: one more of as many classes, at most one of each.
-            let mut more = vec![true; data.classes() as usize];
-            let first_of_class = |sample: &u32| std::mem::take(&mut more[data.labels()[*sample as usize] as usize]);
+            let mut more = vec![true; classes as usize];
+            let first_of_class = |sample: &u32| std::mem::take(&mut more[labels[*sample as usize] as usize]);
             drawn.extend(rest.into_iter().filter(first_of_class).take(count as usize - drawn.len()));
             drawn.sort_unstable();
             Ok(data.subset(&drawn))

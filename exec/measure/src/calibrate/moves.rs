@@ -6,7 +6,7 @@ use lockstep_data::{Dataset, PackedMoves};
 use lockstep_models::median;
 use lockstep_models::profile::{MoveEntry, Profile};
 use lockstep_report::failure::Failure;
-use lockstep_topology::InputError;
+use lockstep_topology::{Dtype, InputError};
 
 use super::bench::{Elsewhere, Gate, at_once};
 use super::{TRIALS, interval};
@@ -29,7 +29,9 @@ pub fn add_moves(
     quiet: &mut Quiet,
     mut note: impl FnMut(&str),
 ) -> Result<bool, Failure> {
-    let elements = data.mean_message_elements();
+    let (numbers, dtype) = data.mean_message();
+    // Profiles state fp32 elements.
+    let elements = dtype.bytes(numbers).div_ceil(Dtype::F32.bytes(1));
     if profile.moves.iter().any(|entry| entry.elements == elements) {
         return Ok(false);
     }

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::thread;
 
-use lockstep_data::bytes_of;
+use lockstep_data::number::bytes_of;
 use lockstep_exec::Pins;
 use rustix::fs::{Advice, fadvise};
 use safetensors::Dtype;

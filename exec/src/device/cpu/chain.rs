@@ -35,7 +35,9 @@ impl Chain {
         let work = if plan.samples == 0 {
             Work::Elsewhere
         } else if head.layer.is_loss() {
-            Work::Loss(CrossEntropy::new(&head.layer, model.classes() as usize, plan.samples), head.loss_weight)
+            let labels = head.labels().map_or(1, |labels| labels.elements() as usize);
+            let loss = CrossEntropy::of_labels(&head.layer, model.classes() as usize, plan.samples, labels);
+            Work::Loss(loss, head.loss_weight)
         } else {
             Work::Kernel(Kernel::new(&of.members(index), plan.samples, threads))
         };

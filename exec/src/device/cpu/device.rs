@@ -10,11 +10,12 @@ use super::tensors::Tensors;
 use super::threads::tile_range;
 use super::{Slice, Threads, layouts};
 use crate::arena::Arena;
-use crate::device::buffers::move_rows;
+use crate::device::buffers::{move_integers, move_rows};
 use crate::device::decays::Decays;
+use crate::device::input_memory::InputMemory;
 use crate::device::{
     Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Spot, Staging, Storage,
-    TensorAddress, Values,
+    TensorAddress, Values, declared_arenas,
 };
 
 /// Elements of an update that one thread processes at once; their four tensors fill half of a core's second-level
@@ -35,13 +36,15 @@ impl Context {
     fn new(of: &Blueprint<'_>, threads: &Threads) -> Context {
         let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| Chain::new(of, index, threads)).collect();
         layouts::lay(of.program, of.role, of.chains.iter().map(|chain| chain.samples), &mut chains);
-        let tensors = Tensors::new(of.plan.bytes, of.input_elements(), of.arenas);
+        let input = InputMemory::new(of.input_elements(), of.program.model.sample().dtype);
+        let tensors = Tensors::new(of.plan.bytes, input, of.arenas);
         Context { chains, tensors, labels: Vec::new(), places: Vec::new() }
     }
 
     /// The state without a micro-batch.
     fn empty(of: &Blueprint<'_>) -> Context {
-        Context { chains: Vec::new(), tensors: Tensors::new(0, 0, of.arenas), labels: Vec::new(), places: Vec::new() }
+        let tensors = Tensors::new(0, InputMemory::default(), of.arenas);
+        Context { chains: Vec::new(), tensors, labels: Vec::new(), places: Vec::new() }
     }
 }
 
@@ -60,6 +63,7 @@ pub struct Cpu {
 impl Cpu {
     /// The device of a rank, whose kernels run on `threads`.
     pub fn new(of: Blueprint<'_>, threads: &Threads) -> Cpu {
+        let declared = declared_arenas(of.declared_numbers());
         let others = (1..of.contexts()).map(|_| Context::new(&of, threads));
         Cpu {
             others: std::iter::once(Context::empty(&of)).chain(others).collect(),
@@ -67,14 +71,14 @@ impl Cpu {
             context: 0,
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, of.places),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, declared, of.places),
         }
     }
 }
 
 impl Compute for Cpu {
-    fn input(&mut self) -> Result<&mut [f32], DeviceError> {
-        Ok(&mut self.at_hand.tensors.input)
+    fn input(&mut self) -> Result<&mut [u8], DeviceError> {
+        Ok(self.at_hand.tensors.input.bytes_mut())
     }
 
     fn load(&mut self) -> Result<(), DeviceError> {
@@ -84,7 +88,7 @@ impl Compute for Cpu {
 
     fn transform(&mut self, samples: &Untransformed<'_>) -> Result<(), DeviceError> {
         let elements = samples.shape.elements() as usize;
-        let input = &mut self.at_hand.tensors.input[..samples.samples.len() * elements];
+        let input = &mut self.at_hand.tensors.input.values_mut()[..samples.samples.len() * elements];
         self.threads.each_chunk(input, elements, |_, range, image| samples.make(range.start / elements, image));
         self.load()
     }
@@ -101,13 +105,16 @@ impl Compute for Cpu {
         let of = &mut self.at_hand.chains[pass.chain];
         let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
         let reads: Vec<&TensorAddress> = pass.inputs.iter().collect();
-        let (inputs, mut outputs) = self.at_hand.tensors.views(&reads, &[&pass.output]);
+        let (inputs, mut outputs, integers) = self.at_hand.tensors.views_beside(&reads, &[&pass.output]);
         let found = match &mut of.work {
             Work::Elsewhere => None,
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.at_hand.labels)),
             Work::Kernel(kernel) => {
                 let places = self.at_hand.places.get(pass.draw.skipped as usize..).unwrap_or(&[]);
                 kernel.draw(pass.draw, places);
+                if let Some(integers) = integers.filter(|_| pass.inputs.contains(&TensorAddress::Input)) {
+                    kernel.take_integers(integers);
+                }
                 let (parameters, statistics) = self.buffers.of_chain(of.parameters.clone(), of.statistics.clone());
                 kernel.swap_workspace(&mut workspace);
                 kernel.forward(pass.mode, &inputs, parameters, statistics, outputs[0]);
@@ -157,13 +164,14 @@ impl Compute for Cpu {
     fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {
         let Work::Loss(loss, _) = &mut self.at_hand.chains[chain].work else { return Ok(Loss::default()) };
         let logits = self.at_hand.tensors.tensor(logits);
-        let each = logits.len() / self.at_hand.labels.len();
-        Ok(loss.forward(&logits[..samples * each], &self.at_hand.labels[..samples]))
+        let all = self.at_hand.places.len().max(1);
+        let (each, labels) = (logits.len() / all, self.at_hand.labels.len() / all);
+        Ok(loss.forward(&logits[..samples * each], &self.at_hand.labels[..samples * labels]))
     }
 
     fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
         Ok(match &self.at_hand.chains[chain].work {
-            Work::Loss(loss, _) => loss.losses().to_vec(),
+            Work::Loss(loss, _) => loss.losses(),
             Work::Kernel(_) | Work::Elsewhere => Vec::new(),
         })
     }
@@ -200,10 +208,17 @@ impl Compute for Cpu {
         match (from, to) {
             (Spot::Buffer(from), Spot::Buffer(to)) => self.buffers.copy(of, *from, *to),
             (Spot::Buffer(from), Spot::Tensor(to)) => {
-                // SAFETY: by the program's order no message is in flight on what a copy writes, and nothing writes what
-                // it reads.
-                let from = unsafe { self.buffers.arena(*from).slice(0..read as usize) };
-                move_rows(of, from, self.at_hand.tensors.tensor_mut(to));
+                // By the program's order no message is in flight on what a copy writes, and nothing writes what it reads.
+                let arena = self.buffers.arena(*from);
+                if arena.dtype().is_integer() {
+                    // SAFETY: as above. Integers are samples on their way to the input.
+                    let from = unsafe { arena.bytes(0..read as usize) };
+                    move_integers(of, arena.dtype(), from, self.at_hand.tensors.input.bytes_mut());
+                } else {
+                    // SAFETY: as above.
+                    let from = unsafe { arena.slice(0..read as usize) };
+                    move_rows(of, from, self.at_hand.tensors.tensor_mut(to));
+                }
             }
             (Spot::Tensor(from), Spot::Buffer(to)) => {
                 // SAFETY: as above.
@@ -233,6 +248,11 @@ impl Storage for Cpu {
 
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
         self.buffers.write(values, content);
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, buffer: Buffer, content: &[u8]) -> Result<(), DeviceError> {
+        self.buffers.write_bytes(buffer, content);
         Ok(())
     }
 

@@ -33,8 +33,10 @@ pub struct CrossEntropy {
     /// `[samples, classes]` of the last forward pass.
     probabilities: Vec<f32>,
     labels: Vec<u32>,
-    /// The loss of each sample of the last forward pass.
+    /// The loss of each label of the last forward pass.
     losses: Vec<f64>,
+    /// Labels of a sample, over which its loss is the mean.
+    each: usize,
 }
 
 impl CrossEntropy {
@@ -43,6 +45,14 @@ impl CrossEntropy {
     /// # Panics
     /// When the layer is not a loss.
     pub fn new(layer: &Layer, classes: usize, samples: usize) -> CrossEntropy {
+        CrossEntropy::of_labels(layer, classes, samples, 1)
+    }
+
+    /// The same with `each` labels for each sample, whose loss is their mean.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn of_labels(layer: &Layer, classes: usize, samples: usize, each: usize) -> CrossEntropy {
         let link = match layer {
             Layer::SoftmaxCrossEntropy => Link::Softmax,
             Layer::LogisticCrossEntropy => Link::Logistic,
@@ -51,15 +61,16 @@ impl CrossEntropy {
         CrossEntropy {
             link,
             classes,
-            probabilities: Vec::with_capacity(classes * samples),
-            labels: Vec::with_capacity(samples),
-            losses: Vec::with_capacity(samples),
+            probabilities: Vec::with_capacity(classes * samples * each),
+            labels: Vec::with_capacity(samples * each),
+            losses: Vec::with_capacity(samples * each),
+            each,
         }
     }
 
-    /// Computes the loss of `logits`, `[samples, classes]`, with each label below `classes`.
+    /// Computes the loss of `logits`, `[samples, …, classes]`, with a label below `classes` for each row.
     pub fn forward(&mut self, logits: &[f32], labels: &[u32]) -> Loss {
-        assert_eq!(logits.len(), labels.len() * self.classes, "one label per sample");
+        assert_eq!(logits.len(), labels.len() * self.classes, "one label per row of scores");
         self.labels.clear();
         self.labels.extend_from_slice(labels);
         self.probabilities.clear();
@@ -82,18 +93,24 @@ impl CrossEntropy {
             // Nothing compares larger than NaN, but it is no answer.
             loss.correct += usize::from(best == label && !largest.is_nan());
         }
+        loss.sum /= self.each as f64;
         loss
     }
 
     /// The losses of the last forward pass by sample, in nats.
-    pub fn losses(&self) -> &[f64] {
-        &self.losses
+    pub fn losses(&self) -> Vec<f64> {
+        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / self.each as f64;
+        match self.each {
+            1 => self.losses.clone(),
+            each => self.losses.chunks_exact(each).map(mean).collect(),
+        }
     }
 
     /// Computes the gradient of `scale · Σ losses` with respect to the logits; `scale` is 1 / (samples of the global
     /// batch). Adds to `d_logits` when `accumulate`.
     pub fn backward(&mut self, scale: f32, d_logits: &mut [f32], accumulate: bool) {
         assert_eq!(d_logits.len(), self.probabilities.len(), "the gradient of the last forward pass");
+        let scale = scale / self.each as f32;
         let rows = self.probabilities.chunks_exact(self.classes).zip(&self.labels);
         for ((row, label), target) in rows.zip(d_logits.chunks_exact_mut(self.classes)) {
             let label = *label as usize;

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::Workspace;
 use crate::device::TensorAddress;
+use crate::device::input_memory::InputMemory;
 use crate::number::{numbers, numbers_mut};
 use crate::pool::{Arenas, Slab};
 
@@ -21,13 +22,13 @@ pub(super) struct Tensors {
     /// The number of the previous arena.
     preferred: Option<usize>,
     /// The samples.
-    pub(super) input: Vec<f32>,
+    pub(super) input: InputMemory,
 }
 
 impl Tensors {
-    /// An arena of `bytes` bytes, and an input of `input` elements.
-    pub(super) fn new(bytes: usize, input: usize, arenas: &Arenas) -> Tensors {
-        Tensors { bytes, arenas: arenas.clone(), slab: None, preferred: None, input: vec![0.0; input] }
+    /// An arena of `bytes` bytes, and an input.
+    pub(super) fn new(bytes: usize, input: InputMemory, arenas: &Arenas) -> Tensors {
+        Tensors { bytes, arenas: arenas.clone(), slab: None, preferred: None, input }
     }
 
     /// Takes an arena unless it has one.
@@ -61,6 +62,17 @@ impl Tensors {
         reads: &[&TensorAddress],
         writes: &[&TensorAddress],
     ) -> (Vec<&[f32]>, Vec<&mut [f32]>) {
+        let (read, written, _) = self.views_beside(reads, writes);
+        (read, written)
+    }
+
+    /// The same, beside the samples as bytes where they are integers.
+    #[expect(clippy::type_complexity, reason = "slices of one borrow")]
+    pub(super) fn views_beside(
+        &mut self,
+        reads: &[&TensorAddress],
+        writes: &[&TensorAddress],
+    ) -> (Vec<&[f32]>, Vec<&mut [f32]>, Option<&[u8]>) {
         // Two readers may share a place: flatten's output and its input.
         let wanted: Vec<Range<usize>> = reads.iter().map(|place| range(place)).collect();
         let mut distinct = wanted.clone();
@@ -73,16 +85,16 @@ impl Tensors {
         let outputs = parts.split_off(distinct.len());
         let parts: Vec<&[f32]> = parts.into_iter().map(|part| &*part).collect();
         let read = |(place, range): (&&TensorAddress, &Range<usize>)| match place {
-            TensorAddress::Input => input.as_slice(),
+            TensorAddress::Input => input.values(),
             _ => distinct.iter().position(|other| other == range).map_or(&[][..], |index| parts[index]),
         };
-        (reads.iter().zip(&wanted).map(read).collect(), outputs)
+        (reads.iter().zip(&wanted).map(read).collect(), outputs, input.integers())
     }
 
     /// A tensor of the current micro-batch.
     pub(super) fn tensor(&self, place: &TensorAddress) -> &[f32] {
         match (place, &self.slab) {
-            (TensorAddress::Input, _) => &self.input,
+            (TensorAddress::Input, _) => self.input.values(),
             (_, Some(slab)) => numbers(&slab.bytes()[range(place)]),
             (_, None) => &[],
         }
@@ -91,7 +103,7 @@ impl Tensors {
     /// The same, writable.
     pub(super) fn tensor_mut(&mut self, place: &TensorAddress) -> &mut [f32] {
         match place {
-            TensorAddress::Input => &mut self.input,
+            TensorAddress::Input => self.input.values_mut(),
             _ => numbers_mut(&mut self.begin().bytes_mut()[range(place)]),
         }
     }

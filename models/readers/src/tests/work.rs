@@ -9,7 +9,8 @@ fn costs(model: &Model, name: &str, samples: u32) -> [(f64, f64, f64); 3] {
     let node = named(model, name).1;
     PASSES.map(|pass| {
         let work = node.work(pass, samples);
-        assert_eq!(work.bytes(Dtype::Bf16), 2.0 * (work.elements_read + work.elements_written));
+        let elements = work.elements_read + work.elements_written;
+        assert_eq!(work.bytes(Dtype::Bf16), 2.0 * elements + work.kept_bytes);
         (work.flops, work.elements_read, work.elements_written)
     })
 }
@@ -82,14 +83,13 @@ fn alexnets_other_layers() {
          { name = \"n\", kind = \"local_response_norm\" },\n{ name = \"d\", kind = \"dropout\" },\n\
          { name = \"g\", kind = \"sigmoid\" },\n{ name = \"t\", kind = \"tanh\" },",
     ));
-    // One channel of 64 elements; the norm's window is 5: 5 + 4 and 2·5 + 8 FLOPs an element; a mask of 64 bytes is 16
-    // elements.
+    // One channel of 64 elements; the norm's window is 5: 5 + 4 and 2·5 + 8 FLOPs an element.
     let nothing = (0.0, 0.0, 0.0);
     let cases = [
         ("s", [(128.0, 66.0, 64.0), (64.0, 65.0, 64.0), (128.0, 128.0, 2.0)]),
         ("o", [(64.0, 65.0, 64.0), (64.0, 65.0, 64.0), (64.0, 128.0, 1.0)]),
         ("n", [(576.0, 64.0, 64.0), (1_152.0, 192.0, 64.0), nothing]),
-        ("d", [(64.0, 64.0, 80.0), (64.0, 80.0, 64.0), nothing]),
+        ("d", [(64.0, 64.0, 64.0), (64.0, 64.0, 64.0), nothing]),
         ("g", [(256.0, 64.0, 64.0), (192.0, 128.0, 64.0), nothing]),
         ("t", [(256.0, 64.0, 64.0), (192.0, 128.0, 64.0), nothing]),
     ];
@@ -99,6 +99,18 @@ fn alexnets_other_layers() {
     let scale = named(&model, "s").1;
     assert!(scale.parameters.iter().all(|parameter| !parameter.decay));
     assert_eq!((scale.parameters[0].init, scale.parameters[1].init), (Init::Constant(1.0), Init::Constant(0.0)));
+}
+
+/// A mask has a byte for each element, whatever the elements' format: 64 bytes a sample beside 128 elements.
+#[test]
+fn a_mask_is_bytes_in_every_format() {
+    let model = parsed(&with_layers("{ name = \"d\", kind = \"dropout\" },"));
+    for pass in [Pass::Forward, Pass::BackwardData] {
+        let work = named(&model, "d").1.work(pass, 3);
+        for (dtype, each) in [(Dtype::F32, 4.0), (Dtype::Bf16, 2.0), (Dtype::F8E4M3, 1.0)] {
+            assert_eq!(work.bytes(dtype), 3.0 * (128.0 * each + 64.0), "{pass:?} in {dtype}");
+        }
+    }
 }
 
 #[test]

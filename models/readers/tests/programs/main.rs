@@ -1,6 +1,7 @@
 //! Tests programs of models from files: strategies, jobs, memory, critical paths.
 
 mod critical_path;
+mod formats;
 mod job;
 mod key;
 mod memory;

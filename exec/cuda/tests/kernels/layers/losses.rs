@@ -37,7 +37,7 @@ pub(crate) fn agree(
 
     let narrow = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect::<Vec<f32>>();
     let losses = narrow(memory.get(Held::of(loss.losses())));
-    near(&losses, &narrow(on_cpu.losses().to_vec()), "losses by sample");
+    near(&losses, &narrow(on_cpu.losses()), "losses by sample");
     near(&narrow(memory.get(Held::of(loss.totals()))), &[found.sum as f32], "sum of losses");
     let rank = |(row, label): (&[f32], &u32)| {
         let own = row[*label as usize];

@@ -68,3 +68,24 @@ fn extreme_scores() {
         assert!(nothing.sum.is_nan() && nothing.correct == 0);
     }
 }
+
+/// A sample with several labels has the mean of their losses, and its gradient is that of the mean.
+#[test]
+fn samples_with_several_labels_have_their_mean_loss() {
+    let (classes, samples, each) = (3, 4, 2);
+    let rows = samples * each;
+    let logits: Vec<f32> = (0..rows * classes).map(|at| (at * 7 % 11) as f32 * 0.25 - 1.0).collect();
+    let labels: Vec<u32> = (0..rows as u32).map(|row| row * 2 % classes as u32).collect();
+    for layer in [Layer::SoftmaxCrossEntropy, Layer::LogisticCrossEntropy] {
+        let mut single = CrossEntropy::new(&layer, classes, rows);
+        let mut several = CrossEntropy::of_labels(&layer, classes, samples, each);
+        let [all, mean] = [&mut single, &mut several].map(|loss| loss.forward(&logits, &labels));
+        assert_eq!((mean.sum, mean.correct), (all.sum / 2.0, all.correct));
+        let halves: Vec<f64> = single.losses().chunks(each).map(|two| (two[0] + two[1]) / 2.0).collect();
+        assert_eq!(several.losses(), halves);
+        let [mut of_all, mut of_mean] = [vec![0.0; logits.len()], vec![0.0; logits.len()]];
+        single.backward(0.5, &mut of_all, false);
+        several.backward(1.0, &mut of_mean, false);
+        assert_eq!(of_mean, of_all);
+    }
+}

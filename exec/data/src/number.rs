@@ -26,11 +26,28 @@ unsafe impl Number for u8 {
     const DTYPE: Dtype = Dtype::U8;
 }
 
+// SAFETY: as above, with two bytes.
+unsafe impl Number for u16 {
+    const DTYPE: Dtype = Dtype::U16;
+}
+
+/// The bytes of numbers, as they are in memory.
+pub fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
+    // SAFETY: a number has no gaps, and bytes need no alignment.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// The same, writable.
+pub fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, any bytes are a number, and the numbers are borrowed for as long.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
+}
+
 /// The numbers in `bytes`.
 ///
 /// # Panics
 /// When they begin at an address that is not a multiple of a number's size, or end within a number.
-pub(crate) fn numbers<T: Number>(bytes: &[u8]) -> &[T] {
+pub fn numbers<T: Number>(bytes: &[u8]) -> &[T] {
     if bytes.is_empty() {
         return &[];
     }
@@ -43,7 +60,7 @@ pub(crate) fn numbers<T: Number>(bytes: &[u8]) -> &[T] {
 ///
 /// # Panics
 /// As [`numbers`].
-pub(crate) fn numbers_mut<T: Number>(bytes: &mut [u8]) -> &mut [T] {
+pub fn numbers_mut<T: Number>(bytes: &mut [u8]) -> &mut [T] {
     if bytes.is_empty() {
         return &mut [];
     }
@@ -59,7 +76,22 @@ fn check<T: Number>(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Values come out of a message with the same bits.
+        #[test]
+        fn values_round_trip_as_bytes(bits in prop::collection::vec(any::<u32>(), 0..9)) {
+            let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
+            let bytes = bytes_of(&values).to_vec();
+            prop_assert_eq!(&bytes, &bits.iter().flat_map(|bits| bits.to_ne_bytes()).collect::<Vec<u8>>());
+            values.fill(0.0);
+            bytes_of_mut(&mut values).copy_from_slice(&bytes);
+            prop_assert!(values.iter().zip(&bits).all(|(value, bits)| value.to_bits() == *bits));
+        }
+    }
 
     /// A word of 32 bits, in the order of this machine, is itself as a number and four bytes as bytes.
     #[test]
@@ -76,7 +108,7 @@ mod tests {
         // Wherever no bytes are, they are no numbers.
         assert!(numbers::<f32>(&bytes[1..1]).is_empty() && numbers_mut::<u32>(&mut []).is_empty());
         // The size of a type is that of its format.
-        assert_eq!([f32::DTYPE, u32::DTYPE, u8::DTYPE].map(|dtype| dtype.bytes(1)), [4, 4, 1]);
+        assert_eq!([f32::DTYPE, u32::DTYPE, u16::DTYPE, u8::DTYPE].map(|dtype| dtype.bytes(1)), [4, 4, 2, 1]);
     }
 
     #[test]
