@@ -50,9 +50,8 @@ pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, Stag
 pub use program::{Loops, Need, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within};
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{
-    After, Area, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise, Exchange,
-    Formula, MultiplyAdd, Op, Operand, Phase, Rows, SampleMove, SgdStep, Start, StepNumbers, Stream, Task, TaskId,
-    Turns,
+    After, Area, Arithmetic, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise, Exchange,
+    Formula, OfStep, Op, Operand, Phase, Rows, SampleMove, SgdStep, Start, StepNumbers, Stream, Task, TaskId, Term, Turns,
 };
 pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Precision, Shape};
 pub use timeline::{CriticalPath, INPUT_WAIT, Step, Timeline, Total, Totals, WAIT, median, quantile, straggling_s};

@@ -1,6 +1,8 @@
 //! Defines the tasks of a program: what they do, on which memory, on which stream, and what they wait for.
 
+mod bound;
 mod buffer;
+mod coefficient;
 mod copy;
 mod formula;
 mod step_numbers;
@@ -12,9 +14,11 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective, Time};
 
 use crate::{AxisSet, ByCoordinate, Pass, StageOrder};
+pub use bound::{BoundBuffer, BoundFormula, BoundTerm};
 pub use buffer::{Buffer, Declared, Start};
+pub use coefficient::{Coefficient, OfStep};
 pub use copy::{Area, Copy, Rows};
-pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
+pub use formula::{Arithmetic, Elementwise, Formula, Operand, Term};
 pub use step_numbers::{SgdStep, StepNumbers};
 pub use turns::Turns;
 

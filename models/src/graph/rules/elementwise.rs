@@ -1,4 +1,5 @@
-//! Derives the layouts of elementwise arithmetic from its formula: multiply-adds are linear in what they read.
+//! Derives the layouts of elementwise arithmetic from its formula: multiply-adds are linear in what they read, products,
+//! quotients, square roots and shifts are not.
 //!
 //! A value may depend on inputs that are replicated (R), own (O) and partial (P):
 //!
@@ -8,6 +9,7 @@
 //! | P alone | partial, own | sums and multiples of parts are parts of the sum and the multiple |
 //! | P and R | own | as a part it would count what is replicated once for each rank |
 //! | O, with or without others | own, partial | each rank has a version, and a sum over versions is a tensor of its own |
+//! | P, by what is not linear | nothing | of the parts of a sum it is something else than of the sum |
 //!
 //! A split is kept if all operands have it, since elements do not depend on each other. What the first rank gives alone
 //! it computes from what it has. The optimizer's momentum
@@ -91,7 +93,10 @@ pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[Tens
         }
         for term in formula.terms() {
             let of = |operand| values.iter().find(|(other, _)| *other == operand).map_or(Origin::default(), |of| of.1);
-            let origin = of(term.times).and(term.plus.map_or(Origin::default(), of));
+            let origin = of(term.right).and(term.left.map_or(Origin::default(), of));
+            if origin.partial && !term.arithmetic.is_linear() {
+                return false;
+            }
             set(&mut values, term.to, origin);
         }
     }
