@@ -10,7 +10,7 @@ use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::{
     Axis, AxisAlgorithms, Bucket, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, RunLength,
-    Scaling, SgdStep, StageCut,
+    Scaling, SgdStep, StageCut, UpdateRule,
 };
 use proptest::prelude::*;
 
@@ -299,7 +299,9 @@ fn optimizers() -> impl Strategy<Value = Optimizer> {
     let forms = prop::sample::select(vec![MomentumForm::Separate, MomentumForm::Absorbed, MomentumForm::Corrected]);
     let decays = prop::sample::select(vec![Decay::Constant, Decay::Polynomial { power: 0.5 }]);
     let scalings = prop::sample::select(vec![Scaling::None, Scaling::Linear { batch: 8 }]);
-    (forms, decays, scalings, any::<bool>()).prop_map(|(form, decay, scaling, nesterov)| Optimizer {
+    let rules = prop::sample::select(UpdateRule::ALL.to_vec());
+    (rules, forms, decays, scalings, any::<bool>()).prop_map(|(rule, form, decay, scaling, nesterov)| Optimizer {
+        rule,
         form,
         decay,
         scaling,
@@ -332,8 +334,11 @@ proptest! {
     ) {
         let ranks = 2 * pairs + u32::from(odd && !scheme.contains("g=2"));
         let model = net.model();
+        // With a variable batch a step updates split layers several times, as SGD alone does.
+        let rule = if VARIABLE.contains(&scheme) { UpdateRule::Sgd } else { optimizer.rule };
+        let optimizer = Optimizer { rule, weight_decay: if rule == UpdateRule::Sgd { 0.0 } else { 1e-3 }, ..optimizer };
         let job = Job {
-            bucket, fuse,
+            bucket, fuse, rule,
             accumulate: if VARIABLE.contains(&scheme) { 1 } else { accumulate },
             algorithm: algorithm.parse().unwrap(),
             strategy: scheme.parse().unwrap(),
@@ -365,6 +370,7 @@ proptest! {
         seed: u64,
     ) {
         let model = Net { dropout: false, ..net }.model();
+        let optimizer = Optimizer { rule: UpdateRule::Sgd, ..optimizer };
         let job = Job { strategy: scheme.parse().unwrap(), ..Job::new(Arc::clone(&model), 2 * pairs, batch_per_rank) };
         let trained = train(&job, STEPS, optimizer.clone(), seed).parameters;
         let apart = distance(&model, &trained, &one_rank(&job, STEPS, &optimizer, seed, Twist::None));

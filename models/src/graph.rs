@@ -190,7 +190,7 @@ impl Graph {
         self.dag.add_node(GraphNode { work, scope })
     }
 
-    /// Adds the optimizer's step on a range of the parameters.
+    /// Adds a step of momentum SGD on a range of the parameters; a job gives it its own rule.
     pub fn update(&mut self, range: Range<u64>, scope: Scope) -> NodeIndex {
         self.arithmetic(Optimizer::update(1.0, false), range, scope)
     }

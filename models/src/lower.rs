@@ -38,6 +38,8 @@ impl Job {
         }
         self.check_learners()?;
         let (graph, shard) = self.strategy.graph(self)?;
+        self.check_rule(shard.as_ref())?;
+        let graph = graph.stepping_by(self.rule);
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
         self.check_axis_algorithms(&graph.mesh)?;
         Ok((graph, shard))
@@ -151,6 +153,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
         model: Arc::clone(model),
         precision: job.precision,
         gradients: job.gradients,
+        rule: job.rule,
         chains,
         roles,
         mesh: graph.mesh.clone(),

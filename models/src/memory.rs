@@ -51,7 +51,7 @@ pub struct Memory {
 
 impl Memory {
     /// The memory of each rank of a role; `optimizer_elements` are those that the optimizer keeps for each parameter: 1
-    /// for momentum, 0 for plain SGD.
+    /// for momentum, 0 for plain SGD, 2 for the moments of Adam.
     ///
     /// # Errors
     /// An exchange's algorithm that does not fit its group.
@@ -60,8 +60,8 @@ impl Memory {
         let model = &program.model;
         let communication = in_flight(program, role)?;
         let places = BufferAddresses::of_role(program, (role, role.ranks.first()), Reuse::Full);
-        let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
-        let [parameters, gathered, gradients, momentum] =
+        let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::State(0)];
+        let [parameters, gathered, gradients, state] =
             buffers.map(|buffer| program.dtype(buffer).bytes(places.of(buffer).elements() as u64));
         let held = |index| {
             let elements = program.held_elements(&places, index, role.ranks.first());
@@ -84,7 +84,7 @@ impl Memory {
         Ok(Memory {
             weights: parameters + gathered + Dtype::F32.bytes(model.statistics_elements()),
             gradients,
-            optimizer: momentum * optimizer_elements,
+            optimizer: state * optimizer_elements,
             input: in_flight * u64::from(samples) * (Dtype::F32.bytes(model.input().elements()) + Dtype::U32.bytes(1)),
             activations: in_flight * activations.planned,
             activations_unplanned: in_flight * activations.unplanned,

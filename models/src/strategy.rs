@@ -8,6 +8,7 @@ mod data_parallel;
 mod early;
 mod job;
 mod learners;
+mod rule;
 mod settings;
 mod split;
 

@@ -19,7 +19,7 @@ pub use buffer::{Buffer, Declared, Start};
 pub use coefficient::{Coefficient, OfStep};
 pub use copy::{Area, Copy, Rows};
 pub use formula::{Arithmetic, Elementwise, Formula, Operand, Term};
-pub use step_numbers::{SgdStep, StepNumbers};
+pub use step_numbers::{MomentStep, SgdStep, StepNumbers};
 pub use turns::Turns;
 
 /// Index of a task in its role.
@@ -283,10 +283,10 @@ impl Op {
         }
     }
 
-    /// The optimizer's step on a range of the parameters, which changes their momentum, if it is one.
+    /// The optimizer's step on a range of the parameters, if it is one.
     pub fn update(&self) -> Option<&Elementwise> {
         match self {
-            Op::Elementwise(of) if of.formula.writes(Buffer::Momentum) => Some(of),
+            Op::Elementwise(of) if of.formula.is_update() => Some(of),
             _ => None,
         }
     }

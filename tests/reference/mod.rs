@@ -129,7 +129,8 @@ pub(crate) fn train_on(
         }
         if first + at_once == accumulate {
             replica.set_gradients(&total)?;
-            replica.update(0..elements, &optimizer.step(u64::from(step), &run_length))?;
+            let update = program.rule.update(&[], false);
+            replica.evaluate_formula(0..elements, &update, &optimizer.numbers(u64::from(step), &run_length))?;
         }
     }
     Ok(replica.parameters()?)
@@ -138,7 +139,8 @@ pub(crate) fn train_on(
 /// The passes of all stages on one rank, in the same chains: a fused kernel may round differently from the two that it
 /// replaces.
 fn alone(program: &Program) -> Result<Program, ExecError> {
-    let mut alone = Job::new(program.model.clone(), 1, program.batch_per_rank).program()?;
+    let alone = Job { rule: program.rule, ..Job::new(program.model.clone(), 1, program.batch_per_rank) };
+    let mut alone = alone.program()?;
     // By the distance of a chunk from the start of its pass; a program without stages has one.
     let mut passes: BTreeMap<(PipelinePass, u32), &[Task]> = BTreeMap::new();
     for role in &program.roles {

@@ -20,8 +20,8 @@ pub(crate) struct Buffers {
     /// The places of buffers.
     places: BufferAddresses,
     declared: Vec<Arena>,
-    /// The momentum of the parameters that the rank updates.
-    momentum: Arena,
+    /// What the optimizer keeps for the parameters that the rank updates.
+    states: Vec<Arena>,
     /// Running statistics of batch normalisation.
     statistics: Vec<f32>,
 }
@@ -34,10 +34,11 @@ impl Buffers {
         declared: &[usize],
         places: BufferAddresses,
     ) -> Buffers {
-        let [weights, gradients, momentum] =
-            [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
+        let held = |buffer: Buffer| zeros(places.of(buffer).elements());
+        let [weights, gradients] = [Buffer::Weights, Buffer::Gradients].map(held);
+        let states = places.states().map(held).collect();
         let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
-        Buffers { parameters, weights, gradients, places, declared, momentum, statistics }
+        Buffers { parameters, weights, gradients, places, declared, states, statistics }
     }
 
     /// The buffers of a dedicated server.
@@ -50,7 +51,7 @@ impl Buffers {
             gradients,
             places,
             declared,
-            momentum: zeros(0),
+            states: Vec::new(),
             statistics: Vec::new(),
         }
     }
@@ -60,7 +61,7 @@ impl Buffers {
         match buffer {
             Buffer::Declared(index) => &self.declared[index],
             Buffer::Gradients => &self.gradients,
-            Buffer::Momentum => &self.momentum,
+            Buffer::State(index) => &self.states[index],
             Buffer::Weights => &self.weights,
             Buffer::Parameters => self.parameters.as_ref().unwrap_or(&self.gradients),
         }

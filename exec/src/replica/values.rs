@@ -95,20 +95,20 @@ impl Replica {
         }
     }
 
-    /// The optimizer's momentum, by parameter: zero for parameters that this rank does not update.
+    /// What the optimizer keeps, state by state and by parameter: zero for parameters that this rank does not update.
     ///
     /// # Errors
     /// Device errors.
-    pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.values_of(Buffer::Momentum)
+    pub fn states(&mut self) -> Result<Vec<Vec<f32>>, DeviceError> {
+        self.places.states().map(|state| self.values_of(state)).collect()
     }
 
-    /// Replaces the momentum by that of all parameters in an earlier run.
+    /// Replaces the states by those of all parameters in an earlier run.
     ///
     /// # Errors
     /// Device errors.
-    pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
-        self.set_values_of(Buffer::Momentum, velocity)
+    pub(crate) fn set_states(&mut self, states: &[Vec<f32>]) -> Result<(), DeviceError> {
+        self.places.states().zip(states).try_for_each(|(state, values)| self.set_values_of(state, values))
     }
 
     /// Running statistics of batch normalisation.

@@ -66,14 +66,13 @@ impl Worker<'_> {
     ) -> Result<(), ExecError> {
         let Setup { options, run_length, program, .. } = self.setup;
         let run_length = RunLength { global_batch: program.update_batch(of.range.start), ..*run_length };
-        let sgd = options.optimizer.step(batch, &run_length);
         let (again, moved) = (repetition > 0, iteration != self.without_momentum);
-        let numbers = StepNumbers { sgd, again, moved };
+        let numbers = StepNumbers { again, moved, ..options.optimizer.numbers(batch, &run_length) };
         let own = program.own_part(&of.range, of.shared, self.transport.rank().0);
         // Most models have no multipliers: then this is one part, the whole range.
         let multiplied = if of.formula.learns() { &*self.multiplied } else { &[] };
         for (part, multipliers) in multiplied_parts(own, multiplied) {
-            let numbers = StepNumbers { sgd: sgd.times(multipliers), ..numbers };
+            let numbers = StepNumbers { sgd: numbers.sgd.times(multipliers), ..numbers };
             self.memory.trained().apply(part.start as usize..part.end as usize, &of.formula.bind(&numbers))?;
         }
         Ok(())

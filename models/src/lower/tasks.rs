@@ -203,13 +203,13 @@ impl<'a> Tasks<'a> {
     /// A formula in its place after the tasks so far: an update in each pass through split layers is scaled by the
     /// pass's own samples.
     fn in_pass(&self, of: &Elementwise) -> Formula {
-        let (Some(sharding), true) = (self.of.sharding, of.formula.writes(Buffer::Momentum)) else {
+        let (Some(sharding), true) = (self.of.sharding, of.formula.is_update()) else {
             return of.formula.clone();
         };
         let all = self.of.job.global_batch();
         let scale = all as f64 / sharding.update_batch(self.of.model, of.range.start, all) as f64;
         let again = self.list.iter().filter_map(|task| task.op.update()).any(|other| other.range == of.range);
-        Optimizer::update(scale, again)
+        self.of.job.rule.update(&Optimizer::scaled(scale), again)
     }
 
     /// Records the last task on the compute stream that `push` adds for a node; exchanges after it belong to

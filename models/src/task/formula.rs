@@ -185,6 +185,11 @@ impl Formula {
         self.terms.iter().any(|term| term.to == Operand::Buffer(buffer))
     }
 
+    /// Whether it is the optimizer's step: it changes what that keeps for each parameter.
+    pub fn is_update(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term.to, Operand::Buffer(Buffer::State(_))))
+    }
+
     /// Whether it depends on the rate or the decay of the optimizer, which may differ from tensor to tensor.
     pub fn learns(&self) -> bool {
         self.terms.iter().any(|term| term.factor.learns())

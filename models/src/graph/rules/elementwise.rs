@@ -12,11 +12,11 @@
 //! | P, by what is not linear | nothing | of the parts of a sum it is something else than of the sum |
 //!
 //! A split is kept if all operands have it, since elements do not depend on each other. What the first rank gives alone
-//! it computes from what it has. The optimizer's momentum
-//! belongs to one model: gradients must reach it complete or sharded, tensor by tensor.
+//! it computes from what it has. The optimizer's states
+//! belong to one model: gradients must reach it complete or sharded, tensor by tensor.
 
 use super::{COLUMNS, ELEMENTS, FEATURES, TensorLayout, are_alike};
-use crate::{AxisLayout, Buffer, Formula, Operand};
+use crate::{AxisLayout, Formula, Operand};
 
 /// What a value depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Origin {
 
 /// Whether a formula may take these inputs and give these outputs.
 pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
-    if formula.writes(Buffer::Momentum) {
+    if formula.is_update() {
         let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
         return inputs.iter().all(|(_, layout)| is_part(*layout)) && are_alike(inputs, outputs);
     }
