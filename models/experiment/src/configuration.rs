@@ -285,6 +285,7 @@ impl Experiment {
                 schedule: self.schedule,
                 precision,
                 gradients: self.gradients,
+                rule: self.optimizer.rule,
                 callback: self.input.as_ref().map_or(Time::ZERO, StatedInput::callback),
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
