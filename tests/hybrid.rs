@@ -300,8 +300,11 @@ fn optimizers() -> impl Strategy<Value = Optimizer> {
     let decays = prop::sample::select(vec![Decay::Constant, Decay::Polynomial { power: 0.5 }]);
     let scalings = prop::sample::select(vec![Scaling::None, Scaling::Linear { batch: 8 }]);
     let rules = prop::sample::select(UpdateRule::ALL.to_vec());
-    (rules, forms, decays, scalings, any::<bool>()).prop_map(|(rule, form, decay, scaling, nesterov)| Optimizer {
+    let clips = prop::sample::select(vec![None, Some(0.5), Some(100.0)]);
+    let pick = (rules, clips, forms, decays, scalings, any::<bool>());
+    pick.prop_map(|(rule, clip_norm, form, decay, scaling, nesterov)| Optimizer {
         rule,
+        clip_norm,
         form,
         decay,
         scaling,
@@ -334,11 +337,16 @@ proptest! {
     ) {
         let ranks = 2 * pairs + u32::from(odd && !scheme.contains("g=2"));
         let model = net.model();
-        // With a variable batch a step updates split layers several times, as SGD alone does.
-        let rule = if VARIABLE.contains(&scheme) { UpdateRule::Sgd } else { optimizer.rule };
-        let optimizer = Optimizer { rule, weight_decay: if rule == UpdateRule::Sgd { 0.0 } else { 1e-3 }, ..optimizer };
+        // With a variable batch a step updates split layers several times, before the norm is known, as SGD alone does.
+        let optimizer = if VARIABLE.contains(&scheme) {
+            Optimizer { rule: UpdateRule::Sgd, clip_norm: None, ..optimizer }
+        } else {
+            optimizer
+        };
         let job = Job {
-            bucket, fuse, rule,
+            bucket, fuse,
+            rule: optimizer.rule,
+            clips: optimizer.clip_norm.is_some(),
             accumulate: if VARIABLE.contains(&scheme) { 1 } else { accumulate },
             algorithm: algorithm.parse().unwrap(),
             strategy: scheme.parse().unwrap(),
@@ -370,7 +378,7 @@ proptest! {
         seed: u64,
     ) {
         let model = Net { dropout: false, ..net }.model();
-        let optimizer = Optimizer { rule: UpdateRule::Sgd, ..optimizer };
+        let optimizer = Optimizer { rule: UpdateRule::Sgd, clip_norm: None, ..optimizer };
         let job = Job { strategy: scheme.parse().unwrap(), ..Job::new(Arc::clone(&model), 2 * pairs, batch_per_rank) };
         let trained = train(&job, STEPS, optimizer.clone(), seed).parameters;
         let apart = distance(&model, &trained, &one_rank(&job, STEPS, &optimizer, seed, Twist::None));

@@ -91,6 +91,11 @@ fn setup<'a>(
             format!("is not the optimizer of the program, which steps by {}: build it with the same", program.rule);
         return Err(InputError::flag("optimizer", options.optimizer.rule.to_string(), message));
     }
+    if options.optimizer.clip_norm.is_some() != program.clips() {
+        let message = "is not what the program says of clipping: build it with the same optimizer";
+        let value = options.optimizer.clip_norm.map_or_else(String::new, |most| most.to_string());
+        return Err(InputError::flag("clip_norm", value, message));
+    }
     let first = match options.start {
         Some(state) if !state.fits(program) => {
             let message = "is of another model, another optimizer or another kind of strategy: resume with the settings of the earlier run";

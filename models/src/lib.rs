@@ -43,7 +43,9 @@ pub use model::{
     Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer,
     Sharding, multiplied_parts, node_first, random_model,
 };
-pub use optimizer::{Assignment, Averaging, Decay, MomentumForm, Optimizer, RunLength, Scaling, UpdateRule, WarmUp};
+pub use optimizer::{
+    Assignment, Averaging, Decay, MomentumForm, Optimizer, RunLength, Scaling, SquareSum, UpdateRule, WarmUp,
+};
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan};
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
@@ -51,8 +53,8 @@ pub use program::{Loops, Need, Pieces, Program, Proofs, Role, SharedModels, Span
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{
     After, Area, Arithmetic, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise,
-    Exchange, Formula, MomentStep, OfStep, Op, Operand, Phase, Rows, SampleMove, SgdStep, Start, StepNumbers, Stream,
-    Task, TaskId, Term, Turns,
+    Exchange, Formula, MomentStep, OfStep, Op, Operand, Phase, Rows, SampleMove, SgdStep, Squares, Start, StepNumbers,
+    Stream, Task, TaskId, Term, Turns,
 };
 pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Precision, Shape};
 pub use timeline::{CriticalPath, INPUT_WAIT, Step, Timeline, Total, Totals, WAIT, median, quantile, straggling_s};

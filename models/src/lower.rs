@@ -39,7 +39,8 @@ impl Job {
         self.check_learners()?;
         let (graph, shard) = self.strategy.graph(self)?;
         self.check_rule(shard.as_ref())?;
-        let graph = graph.stepping_by(self.rule);
+        let graph = graph.stepping_by(self.rule, self.clips);
+        let graph = self.clipped(graph, shard.as_ref())?;
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
         self.check_axis_algorithms(&graph.mesh)?;
         Ok((graph, shard))

@@ -45,7 +45,7 @@ pub struct Memory {
     pub activations_live: u64,
     /// Scratch of the sums in flight: a chunk for each lane of their windows.
     pub communication: u64,
-    /// What it holds of buffers that the program declares.
+    /// What it holds of buffers that the program declares, and the sum of squares of gradients that are clipped.
     pub buffers: u64,
 }
 
@@ -67,7 +67,8 @@ impl Memory {
             let elements = program.held_elements(&places, index, role.ranks.first());
             program.dtype(Buffer::Declared(index)).bytes(elements)
         };
-        let buffers = (0..program.buffers.len()).map(held).sum();
+        let norm = Dtype::F32.bytes(places.of(Buffer::Norm).elements() as u64);
+        let buffers = norm + (0..program.buffers.len()).map(held).sum::<u64>();
         // Samples that are loaded into a buffer count there; the first layers read from their own memory.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
             Op::Load { into: Some(_), .. } => Some(program.batch_per_rank),

@@ -6,6 +6,7 @@ mod averaging;
 mod decay;
 mod rules;
 mod scaling;
+mod square_sum;
 mod warm_up;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub use averaging::{Assignment, Averaging};
 pub use decay::Decay;
 pub use rules::UpdateRule;
 pub use scaling::Scaling;
+pub use square_sum::SquareSum;
 pub use warm_up::WarmUp;
 
 /// What the momentum buffer holds (Goyal et al. 2017, §3).
@@ -65,6 +67,8 @@ pub struct Optimizer {
     /// λ: the part of a weight that is added to its gradient, apart from the loss (Goyal et al. 2017, Eq. 8), or by
     /// which, times the rate, a step shrinks it (AdamW).
     pub weight_decay: f64,
+    /// The most that the norm of all gradients together may be: larger ones are scaled down to it. `None`: any.
+    pub clip_norm: Option<f64>,
     /// Whether batch norm's γ and β (and a scale's parameters) decay too; not in Goyal et al. 2017, §5.1.
     pub decay_batch_norm: bool,
 }
@@ -84,6 +88,7 @@ impl Default for Optimizer {
             beta2: 0.999,
             epsilon: 1e-8,
             weight_decay: 0.0,
+            clip_norm: None,
             decay_batch_norm: false,
         }
     }
@@ -196,7 +201,8 @@ impl fmt::Display for Optimizer {
         write!(f, "warm-up {}, decay {}, ", self.warm_up, self.decay)?;
         write!(f, "{}, ", self.rule.describe(self))?;
         let spared = if self.decay_batch_norm { "batch norm too" } else { "not on batch norm" };
-        write!(f, "weight decay {} ({spared})", self.weight_decay)
+        write!(f, "weight decay {} ({spared})", self.weight_decay)?;
+        self.clip_norm.map_or(Ok(()), |most| write!(f, ", gradients clipped to the norm {most}"))
     }
 }
 

@@ -22,7 +22,7 @@ use lockstep_topology::Dtype;
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
     Assignment, Averaging, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Precision, Sharding,
-    StageOrder, Start, TransformAt, UpdateRule,
+    SquareSum, StageOrder, Start, TransformAt, UpdateRule,
 };
 pub use check::Proofs;
 pub use consensus::SharedModels;
@@ -124,6 +124,13 @@ impl Program {
             Buffer::Parameters | Buffer::Weights | Buffer::Gradients | Buffer::State(_) => {
                 self.model.parameter_elements()
             }
+            Buffer::Norm => {
+                if self.clips() {
+                    SquareSum::ELEMENTS
+                } else {
+                    0
+                }
+            }
             Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
         }
     }
@@ -221,6 +228,11 @@ impl Program {
             _ => false,
         };
         self.averaging.is_some() || self.roles[0].tasks.iter().any(applies)
+    }
+
+    /// Whether gradients are clipped by their global norm.
+    pub fn clips(&self) -> bool {
+        self.roles[0].tasks.iter().any(|task| matches!(task.op, Op::Squares(_)))
     }
 
     /// Whether samples are read, decoded and uploaded by tasks of their own.

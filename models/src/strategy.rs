@@ -4,6 +4,7 @@
 
 mod bucket;
 mod buckets;
+mod clip;
 mod data_parallel;
 mod early;
 mod job;

@@ -5,6 +5,7 @@ mod buffer;
 mod coefficient;
 mod copy;
 mod formula;
+mod squares;
 mod step_numbers;
 mod turns;
 
@@ -19,6 +20,7 @@ pub use buffer::{Buffer, Declared, Start};
 pub use coefficient::{Coefficient, OfStep};
 pub use copy::{Area, Copy, Rows};
 pub use formula::{Arithmetic, Elementwise, Formula, Operand, Term};
+pub use squares::Squares;
 pub use step_numbers::{MomentStep, SgdStep, StepNumbers};
 pub use turns::Turns;
 
@@ -217,6 +219,8 @@ pub enum Op {
     },
     /// Arithmetic on a range of buffers, element by element.
     Elementwise(Elementwise),
+    /// A part of the sum of the squares of all gradients.
+    Squares(Squares),
     /// Runs the next `body` tasks `count` times.
     Repeat {
         /// Repetitions.
@@ -263,6 +267,7 @@ impl Op {
             Op::Upload { .. } => "upload",
             Op::Compute { phase, .. } => phase.name(),
             Op::Elementwise(of) => of.formula.name(),
+            Op::Squares(_) => "squares",
             Op::Repeat { .. } => "repeat",
             Op::Schedule(_) => "schedule",
             Op::Exchange(_) => "exchange",

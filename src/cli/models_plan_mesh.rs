@@ -147,6 +147,7 @@ fn buffer_name(program: &Program, buffer: Buffer) -> String {
         Buffer::Weights => "gathered weights".to_owned(),
         Buffer::Gradients => "gradients".to_owned(),
         Buffer::State(index) => program.rule.states()[index].to_owned(),
+        Buffer::Norm => "squares".to_owned(),
         Buffer::Declared(index) => program.buffers[index].name.clone(),
     }
 }

@@ -159,6 +159,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("learning_rate", &["lr"]),
     ("beta1", &["adam-beta1"]),
     ("beta2", &["adam-beta2"]),
+    ("clip_norm", &["clip-grad", "max-grad-norm", "grad-clip", "gradient-clip-val"]),
     ("epsilon", &["adam-eps", "adam-epsilon", "eps"]),
     ("ranks_per_node", &["nproc-per-node", "gpus-per-node", "ngpus-per-node", "ntasks-per-node"]),
     ("algorithm", &["algo"]),

@@ -112,6 +112,7 @@ pub(crate) struct Rank<A> {
     places: BufferAddresses,
     declared: Vec<DeviceBuffer>,
     states: Vec<DeviceBuffer>,
+    norm: DeviceBuffer,
     statistics: DeviceBuffer,
     masks: Masks,
     /// Scratch of kernels during a pass.
@@ -148,6 +149,7 @@ impl<A: Activation> Rank<A> {
             Buffer::Weights => &self.weights,
             Buffer::Gradients => &self.gradients,
             Buffer::State(index) => &self.states[index],
+            Buffer::Norm => &self.norm,
             Buffer::Declared(index) => &self.declared[index],
         }
     }
@@ -158,6 +160,7 @@ impl<A: Activation> Rank<A> {
             Buffer::Weights => &mut self.weights,
             Buffer::Gradients => &mut self.gradients,
             Buffer::State(index) => &mut self.states[index],
+            Buffer::Norm => &mut self.norm,
             Buffer::Declared(index) => &mut self.declared[index],
         }
     }

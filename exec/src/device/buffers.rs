@@ -22,6 +22,8 @@ pub(crate) struct Buffers {
     declared: Vec<Arena>,
     /// What the optimizer keeps for the parameters that the rank updates.
     states: Vec<Arena>,
+    /// The sum of the squares of gradients, where they are clipped.
+    norm: Arena,
     /// Running statistics of batch normalisation.
     statistics: Vec<f32>,
 }
@@ -35,10 +37,10 @@ impl Buffers {
         places: BufferAddresses,
     ) -> Buffers {
         let held = |buffer: Buffer| zeros(places.of(buffer).elements());
-        let [weights, gradients] = [Buffer::Weights, Buffer::Gradients].map(held);
+        let [weights, gradients, norm] = [Buffer::Weights, Buffer::Gradients, Buffer::Norm].map(held);
         let states = places.states().map(held).collect();
         let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
-        Buffers { parameters, weights, gradients, places, declared, states, statistics }
+        Buffers { parameters, weights, gradients, places, declared, states, norm, statistics }
     }
 
     /// The buffers of a dedicated server.
@@ -52,6 +54,7 @@ impl Buffers {
             places,
             declared,
             states: Vec::new(),
+            norm: zeros(0),
             statistics: Vec::new(),
         }
     }
@@ -62,6 +65,7 @@ impl Buffers {
             Buffer::Declared(index) => &self.declared[index],
             Buffer::Gradients => &self.gradients,
             Buffer::State(index) => &self.states[index],
+            Buffer::Norm => &self.norm,
             Buffer::Weights => &self.weights,
             Buffer::Parameters => self.parameters.as_ref().unwrap_or(&self.gradients),
         }

@@ -56,6 +56,7 @@ impl Replica {
                 Ok(self.evaluate_formula(own, &formula, &SgdStep::plain(1e-9, 0.9).into())?)
             }
             Op::Elementwise(_)
+            | Op::Squares(_)
             | Op::Repeat { .. }
             | Op::Schedule(_)
             | Op::Exchange(_)

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::ElementAddresses;
-use lockstep_models::{BoundFormula, Buffer};
+use lockstep_models::{BoundFormula, Buffer, SquareSum};
 
 use super::Replica;
 use crate::device::{DeviceError, Values};
@@ -83,6 +83,28 @@ impl Replica {
         let pieces = self.places.pieces(&buffers, &range);
         // In a padded bucket the last ranks may have no part.
         pieces.into_iter().filter(|piece| !piece.is_empty()).try_for_each(|piece| self.device.apply(piece, formula))
+    }
+
+    /// Adds the squares of the elements `range` of a buffer to a sum.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub(crate) fn add_squares(
+        &mut self,
+        buffer: Buffer,
+        range: &Range<usize>,
+        sum: &mut SquareSum,
+    ) -> Result<(), DeviceError> {
+        let pieces = self.places.pieces(&[buffer], range);
+        let places = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| self.places.place(buffer, piece));
+        match self.device.lent(Values::Buffer(buffer)) {
+            Some(memory) => places.for_each(|place| sum.add(&memory[place])),
+            None => {
+                let memory = self.device.read(Values::Buffer(buffer))?;
+                places.for_each(|place| sum.add(&memory[place]));
+            }
+        }
+        Ok(())
     }
 
     /// Reads the gradients of a range as messages would, as [`Replica::warm_inputs`] does for a chain.

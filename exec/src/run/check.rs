@@ -37,6 +37,9 @@ pub fn check_run(
         return Err(InputError::flag("algorithm", "library:rccl", message));
     }
     check_formats(program)?;
+    if program.clips() {
+        devices.check_clipping()?;
+    }
     let here: Vec<u32> = here.collect();
     if calls(Library::Devices) {
         let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));

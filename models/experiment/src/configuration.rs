@@ -286,6 +286,7 @@ impl Experiment {
                 precision,
                 gradients: self.gradients,
                 rule: self.optimizer.rule,
+                clips: self.optimizer.clip_norm.is_some(),
                 callback: self.input.as_ref().map_or(Time::ZERO, StatedInput::callback),
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },

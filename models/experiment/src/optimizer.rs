@@ -4,8 +4,8 @@ use lockstep_models::{Decay, MomentumForm, Scaling, UpdateRule, WarmUp};
 use lockstep_topology::InputError;
 
 use crate::experiment::Experiment;
-use crate::form::{CHOICE, MOMENTUM, NOT_NEGATIVE, word};
-use crate::setting::{One, ROW, RUN, ReadBy, Reading, SettingEntry};
+use crate::form::{CHOICE, MOMENTUM, NOT_NEGATIVE, POSITIVE, word};
+use crate::setting::{One, PREDICT, ROW, RUN, ReadBy, Reading, SWEEP, SettingEntry};
 use lockstep_topology::document::Entry;
 
 const fn row(
@@ -44,7 +44,7 @@ pub(crate) static OPTIMIZER: &[SettingEntry] = &[
     row(
         "decay",
         "How the rate falls: constant, steps:0.1@30,60,80, every:0.5@20 (epochs; with steps behind, as in every:0.1@5000steps, steps), \
-         polynomial:0.5, cosine, exponential:0.999, inverse:0.0001@0.75, sigmoid:-0.001@5000",
+         linear, polynomial:0.5, cosine, exponential:0.999, inverse:0.0001@0.75, sigmoid:-0.001@5000",
         "RULE",
         "constant",
         &One(word::<Decay>(), |e, decay| e.optimizer.decay = decay),
@@ -98,6 +98,17 @@ pub(crate) static OPTIMIZER: &[SettingEntry] = &[
         "",
         &One(NOT_NEGATIVE, |e, decay| e.optimizer.weight_decay = decay),
     ),
+    SettingEntry {
+        flag_of: PREDICT | RUN | SWEEP,
+        reads: ReadBy::Both,
+        ..row(
+            "clip_norm",
+            "Scale gradients down to this norm of all of them together, e.g. 1",
+            "X",
+            "",
+            &One(POSITIVE, |e, most| e.optimizer.clip_norm = Some(most)),
+        )
+    },
     row(
         "decay_batch_norm",
         "Let batch norm's parameters decay too",

@@ -16,6 +16,7 @@ pub struct BufferAddresses {
     /// Those of each state of the optimizer.
     state: ElementAddresses,
     states: usize,
+    norm: ElementAddresses,
     declared: Vec<ElementAddresses>,
 }
 
@@ -29,6 +30,7 @@ impl BufferAddresses {
             gradients: ElementAddresses::of_gradients(program, (role, rank), reuse),
             state: of(Buffer::State(0)),
             states: program.rule.states().len(),
+            norm: of(Buffer::Norm),
             declared: (0..program.buffers.len()).map(|index| of(Buffer::Declared(index))).collect(),
         }
     }
@@ -40,6 +42,7 @@ impl BufferAddresses {
             Buffer::Weights => &self.weights,
             Buffer::Gradients => &self.gradients,
             Buffer::State(_) => &self.state,
+            Buffer::Norm => &self.norm,
             Buffer::Declared(index) => &self.declared[index],
         }
     }

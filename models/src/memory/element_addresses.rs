@@ -39,6 +39,7 @@ impl ElementAddresses {
         let own = match buffer {
             Buffer::Declared(_) => program.kept_of(role, rank, buffer),
             Buffer::State(_) => program.updated(role, rank),
+            Buffer::Norm => std::iter::once(0..all).collect(),
             Buffer::Parameters => program.kept_parameters(role, rank),
             Buffer::Weights if !program.shares_parameters() => Vec::new(),
             Buffer::Weights | Buffer::Gradients => program.parameters_of(role),

@@ -196,7 +196,7 @@ mod tests {
                 parts[(seed >> (at % 60)) as usize % ranks].insert(0, *value);
             }
             let sums: Vec<SquareSum> = parts.iter().map(|part| SquareSum::of(part)).collect();
-            prop_assert_eq!(exchanged(&sums), whole.clone());
+            prop_assert_eq!(&exchanged(&sums), &whole);
             let naive = values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt();
             prop_assert!((whole.norm() - naive).abs() <= 1e-13 * naive, "{} {naive}", whole.norm());
         }

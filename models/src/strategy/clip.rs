@@ -96,10 +96,7 @@ fn clipped(mut graph: Graph, updates: &[NodeIndex], axes: AxisSet) -> Graph {
 }
 
 /// The gradients that updates take: who makes them, and their layouts.
-fn gradients<'g>(
-    graph: &'g Graph,
-    updates: &'g [NodeIndex],
-) -> impl Iterator<Item = (NodeIndex, Tensor, Layout)> + 'g {
+fn gradients<'g>(graph: &'g Graph, updates: &'g [NodeIndex]) -> impl Iterator<Item = (NodeIndex, Tensor, Layout)> + 'g {
     let edges = updates.iter().flat_map(|update| graph.dag.edges_directed(*update, Direction::Incoming));
     let of = |edge: EdgeReference<'g, Edge>| {
         let of = edge.weight();

@@ -67,6 +67,8 @@ pub struct Job {
     pub gradients: Gradients,
     /// The rule of the optimizer.
     pub rule: UpdateRule,
+    /// Whether gradients are clipped by their global norm.
+    pub clips: bool,
     /// The time on a node's main thread at the end of a device's job, where a strategy has one thread for a
     /// node's devices.
     pub callback: Time,
@@ -103,6 +105,7 @@ impl Job {
             precision: Precision::F32,
             gradients: Gradients::F32,
             rule: UpdateRule::default(),
+            clips: false,
             callback: Time::ZERO,
             proofs: Proofs::default(),
         }

@@ -4,17 +4,19 @@ use lockstep_topology::InputError;
 
 use super::{Job, Shard};
 use crate::graph::NodeWork;
-use crate::{Buffer, Graph, UpdateRule};
+use crate::{Buffer, Coefficient, Graph, UpdateRule};
 
 impl Graph {
-    /// The same graph with the optimizer's steps by `rule`: strategies lay out those of momentum SGD.
+    /// The same graph with the optimizer's steps by `rule`, on gradients that are clipped or not: strategies lay out
+    /// those of momentum SGD.
     #[must_use]
-    pub(crate) fn stepping_by(mut self, rule: UpdateRule) -> Graph {
+    pub(crate) fn stepping_by(mut self, rule: UpdateRule, clips: bool) -> Graph {
+        let factors: &[Coefficient] = if clips { &[Coefficient::CLIP] } else { &[] };
         for node in self.dag.node_weights_mut() {
             if let NodeWork::Elementwise { of, .. } = &mut node.work
                 && of.formula.is_update()
             {
-                let update = rule.update(&[], false);
+                let update = rule.update(factors, false);
                 let sums = of.formula.reads(Buffer::SUMS);
                 of.formula = if sums { update.replacing(Buffer::Gradients, Buffer::SUMS) } else { update };
             }

@@ -53,9 +53,13 @@ impl PartialEq for OfStep {
     }
 }
 
+static CLIP: OfStep = OfStep { name: "min(1, c / ‖g‖)", value: |of| of.clip, decays: false, learns: false };
+
 impl Coefficient {
     /// 1: the product is exact.
     pub const ONE: Coefficient = Coefficient::Constant(1.0);
+    /// The factor that clips gradients by their global norm.
+    pub const CLIP: Coefficient = Coefficient::OfStep(&CLIP);
 
     /// Its value in a step; `None`: it is absent there.
     pub(super) fn value(self, numbers: &StepNumbers) -> Option<f32> {

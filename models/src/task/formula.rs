@@ -190,6 +190,11 @@ impl Formula {
         self.terms.iter().any(|term| matches!(term.to, Operand::Buffer(Buffer::State(_))))
     }
 
+    /// Whether it clips gradients.
+    pub fn clips(&self) -> bool {
+        self.terms.iter().any(|term| term.factor == Coefficient::CLIP)
+    }
+
     /// Whether it depends on the rate or the decay of the optimizer, which may differ from tensor to tensor.
     pub fn learns(&self) -> bool {
         self.terms.iter().any(|term| term.factor.learns())

@@ -55,6 +55,8 @@ pub struct StepNumbers {
     pub sgd: SgdStep,
     /// Its moments.
     pub moments: MomentStep,
+    /// The factor that clips gradients; 1 where they are not clipped.
+    pub clip: f64,
     /// Whether a repetition of this iteration came before.
     pub again: bool,
     /// Whether the shared model has moved in an iteration before.
@@ -65,6 +67,6 @@ impl From<SgdStep> for StepNumbers {
     /// Those of the first step's first repetition, with a model before it and moments as PyTorch's defaults have them.
     fn from(sgd: SgdStep) -> StepNumbers {
         let moments = MomentStep { step: 1, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
-        StepNumbers { sgd, moments, again: false, moved: true }
+        StepNumbers { sgd, moments, clip: 1.0, again: false, moved: true }
     }
 }

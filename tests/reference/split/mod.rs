@@ -18,8 +18,8 @@ use lockstep_exec::ExecError;
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
-    Axis, Gather, LayerId, Model, Optimizer, Parameter, Program, RunLength, SgdStep, ShardLayer, Sharding, StepNumbers,
-    UpdateRule,
+    Axis, Gather, LayerId, Model, Optimizer, Parameter, Program, RunLength, SgdStep, ShardLayer, Sharding, SquareSum,
+    StepNumbers, UpdateRule,
 };
 use lockstep_topology::InputError;
 
@@ -104,12 +104,26 @@ pub(super) fn train(
             }
         }
         let numbers = optimizer.numbers(step, &run_length(global_batch));
-        if !sums.is_empty() {
-            let sum = if sums.len() == 1 { sums.remove(0) } else { sum_of_parts(program, sharding, &sums)? };
-            weights.update(whole, &back, (&numbers, 1.0), &sum);
+        let of_back = match sums.len() {
+            0 => None,
+            1 => Some(sums.remove(0)),
+            _ => Some(sum_of_parts(program, sharding, &sums)?),
+        };
+        let of_front = sum_of_workers(program, sharding, &gradients)?;
+        let clip = optimizer.clip_norm.map_or(1.0, |most| {
+            let mut norm = SquareSum::zero();
+            let mut add = |layers: &[LayerId], sum: &[f32]| {
+                let parameters = layers.iter().flat_map(|id| &whole.node(*id).parameters);
+                parameters.for_each(|parameter| norm.add(&sum[range(parameter)]));
+            };
+            add(&front, &of_front);
+            of_back.iter().for_each(|sum| add(&back, sum));
+            norm.clip_coefficient(most) as f32
+        });
+        if let Some(sum) = &of_back {
+            weights.update(whole, &back, (&numbers, clip), sum);
         }
-        let sum = sum_of_workers(program, sharding, &gradients)?;
-        weights.update(whole, &front, (&numbers, 1.0), &sum);
+        weights.update(whole, &front, (&numbers, clip), &of_front);
     }
     Ok(weights.values)
 }

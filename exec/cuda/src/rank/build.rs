@@ -63,6 +63,7 @@ impl<A: Activation> Rank<A> {
                 .states()
                 .map(|state| placed("what the optimizer keeps", state))
                 .collect::<Result<_, _>>()?,
+            norm: placed("the sum of squares of gradients", Buffer::Norm)?,
             statistics: DeviceBuffer::new(context, "running statistics", (of.statistics.len(), Dtype::F32))?,
             masks: masks(&of, &streams, context)?,
             scratch: GpuMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,

@@ -15,7 +15,7 @@
 //! it computes from what it has. The optimizer's states
 //! belong to one model: gradients must reach it complete or sharded, tensor by tensor.
 
-use super::{COLUMNS, ELEMENTS, FEATURES, TensorLayout, are_alike};
+use super::{COLUMNS, ELEMENTS, FEATURES, Tensor, TensorLayout, are_alike};
 use crate::{AxisLayout, Formula, Operand};
 
 /// What a value depends on.
@@ -61,7 +61,11 @@ impl Origin {
 pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
     if formula.is_update() {
         let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
-        return inputs.iter().all(|(_, layout)| is_part(*layout)) && are_alike(inputs, outputs);
+        // All ranks clip by the same norm.
+        let (norms, gradients): (Vec<_>, Vec<_>) = inputs.iter().partition(|(tensor, _)| *tensor == Tensor::SquareSum);
+        return norms.iter().all(|(_, layout)| *layout == AxisLayout::Replicated)
+            && gradients.iter().all(|(_, layout)| is_part(*layout))
+            && are_alike(&gradients, outputs);
     }
     if [FEATURES, ELEMENTS].iter().any(|split| inputs.iter().chain(outputs).all(|(_, layout)| layout == split)) {
         return true;
