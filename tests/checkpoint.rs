@@ -35,7 +35,9 @@ fn checkpoint(model: &Model, learners: usize, steps: u64, previous: bool) -> Che
         position: Position { epoch: steps / 7, samples: steps % 7 * 32 },
         weights: (0..learners.max(1)).map(|index| some(10 + index, parameters)).collect(),
         statistics: (0..learners.max(2)).map(|index| some(20 + index, 6)).collect(),
-        velocity: if learners > 0 { Vec::new() } else { some(3, parameters) },
+        states: (0..if learners > 0 { 0 } else { 1 + steps as usize % 3 })
+            .map(|index| some(3 + index, parameters))
+            .collect(),
         average,
         references: (1..learners.max(1)).map(|index| some(40 + index, parameters)).collect(),
         buffers: (0..learners % 3).map(|index| some(60 + index, parameters)).collect(),
@@ -57,14 +59,15 @@ fn bits(values: &[f32]) -> Vec<u32> {
 /// Equality to the bit, where NaN is equal to itself.
 fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
     let all = |one: &Checkpoint| {
-        let State { weights, statistics, velocity, average, references, buffers, .. } = &one.state;
+        let State { weights, statistics, states, average, references, buffers, .. } = &one.state;
         let (z, previous) = average.clone().unwrap_or_default();
         let lists = [
             weights.clone(),
             references.clone(),
             buffers.clone(),
             statistics.clone(),
-            vec![velocity.clone(), z, previous.unwrap_or_default()],
+            states.clone(),
+            vec![z, previous.unwrap_or_default()],
         ];
         lists.concat().iter().map(|values| bits(values)).collect::<Vec<_>>()
     };

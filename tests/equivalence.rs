@@ -7,7 +7,8 @@ use lockstep_data::Dataset;
 use lockstep_exec::{Arenas, Evaluations, RunOptions, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Bucket, Decay, Job, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, WarmUp, random_model,
+    Bucket, Decay, Job, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, UpdateRule, WarmUp,
+    random_model,
 };
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Schedule};
 use proptest::prelude::*;
@@ -42,7 +43,7 @@ pub(crate) fn plain() -> Optimizer {
     Optimizer { learning_rate: 0.05, ..Optimizer::default() }
 }
 
-/// Rates that change within the few steps of these runs, and every form of the update.
+/// Every rule, clipped or not, rates that change within the few steps of these runs, and every form of SGD's update.
 pub(crate) fn optimizers() -> impl Strategy<Value = Optimizer> {
     let forms = [MomentumForm::Separate, MomentumForm::Absorbed, MomentumForm::Corrected];
     let decays = [Decay::Constant, Decay::Every { factor: 0.5, epochs: 0.5 }, Decay::Cosine];
@@ -50,20 +51,28 @@ pub(crate) fn optimizers() -> impl Strategy<Value = Optimizer> {
     let ramp = WarmUp::Gradual { epochs: 1.0, from: Some(0.001) };
     let pick = (prop::sample::select(forms.to_vec()), prop::sample::select(decays.to_vec()), any::<bool>());
     let rest = (prop::sample::select(scalings.to_vec()), prop::sample::select(vec![WarmUp::None, ramp]), any::<bool>());
-    (pick, rest).prop_map(|((form, decay, nesterov), (scaling, warm_up, decay_batch_norm))| Optimizer {
-        form,
-        decay,
-        nesterov,
-        scaling,
-        warm_up,
-        decay_batch_norm,
-        weight_decay: 1e-3,
-        ..plain()
-    })
+    let rules = prop::sample::select(UpdateRule::ALL.to_vec());
+    let clips = prop::sample::select(vec![None, Some(0.5), Some(100.0)]);
+    ((rules, clips), pick, rest).prop_map(
+        |((rule, clip_norm), (form, decay, nesterov), (scaling, warm_up, decay_batch_norm))| Optimizer {
+            rule,
+            clip_norm,
+            learning_rate: if rule == UpdateRule::Sgd { plain().learning_rate } else { 0.002 },
+            form,
+            decay,
+            nesterov,
+            scaling,
+            warm_up,
+            decay_batch_norm,
+            weight_decay: 1e-3,
+            ..plain()
+        },
+    )
 }
 
 /// Learnable parameters of the distributed run and of its one-rank reference.
 pub(crate) fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
+    let job = &Job { rule: optimizer.rule, clips: optimizer.clip_norm.is_some(), ..job.clone() };
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let samples = program.global_batch() * 2;
     let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();

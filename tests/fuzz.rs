@@ -240,7 +240,7 @@ fn checkpoints() {
         position: Position { epoch: 1, samples: 5 },
         weights: vec![vec![0.5; parameters]; 2],
         statistics: vec![vec![1.0; 3]; 2],
-        velocity: Vec::new(),
+        states: Vec::new(),
         average: Some((vec![0.25; parameters], None)),
         references: Vec::new(),
         buffers: vec![vec![0.125; parameters]; 2],

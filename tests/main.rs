@@ -33,6 +33,7 @@ mod memory;
 mod metrics;
 mod named_types;
 mod nestings;
+mod optimizers;
 mod outputs;
 mod overlap;
 mod packed;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockstep_data::Dataset;
 use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, State, run};
 use lockstep_measure::checkpoint::{Checkpoint, claims_behind, claims_from};
-use lockstep_models::{Axis, Claim, Decay, Job, Mesh, Optimizer, Program, WarmUp, random_model};
+use lockstep_models::{Axis, Claim, Decay, Job, Mesh, Optimizer, Program, UpdateRule, WarmUp, random_model};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
 
@@ -25,6 +25,7 @@ fn optimizer() -> Optimizer {
 struct Case {
     program: Program,
     data: Dataset,
+    optimizer: Optimizer,
     seed: u64,
 }
 
@@ -51,16 +52,24 @@ impl Observer for StopAfter {
 
 impl Case {
     fn new(job: &Job, seed: u64) -> Case {
+        // Every rule, clipped or not; learners have SGD alone.
+        let (rule, clip_norm) = match job.strategy.trains_apart() {
+            true => (UpdateRule::Sgd, None),
+            false => (UpdateRule::ALL[(seed % 3) as usize], (seed / 3).is_multiple_of(2).then_some(0.5)),
+        };
+        let optimizer = Optimizer { rule, clip_norm, ..optimizer() };
+        let job = Job { rule, clips: clip_norm.is_some(), ..job.clone() };
         let program = job.program().unwrap_or_else(|error| panic!("{}: {error}", job.strategy));
         // Three steps per epoch, with some samples left over.
         let samples = program.global_batch() * 3 + 1;
         let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
-        Case { program, data: data.augmented("scale,crop=1,flip".parse().unwrap()), seed }
+        Case { program, data: data.augmented("scale,crop=1,flip".parse().unwrap()), optimizer, seed }
     }
 
     fn options(&self, steps: u32) -> RunOptions<'_> {
         let stall_limit = Duration::from_secs(20);
-        RunOptions { steps, warm_up: 0, seed: self.seed, optimizer: optimizer(), stall_limit, ..RunOptions::default() }
+        let optimizer = self.optimizer.clone();
+        RunOptions { steps, warm_up: 0, seed: self.seed, optimizer, stall_limit, ..RunOptions::default() }
     }
 
     fn undisturbed(&self, replay: Option<&[Claim]>) -> Run {

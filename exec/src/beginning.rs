@@ -25,7 +25,8 @@ impl State {
             }
         }
         let averages = program.averages();
-        let velocity = if averages { Vec::new() } else { vec![0.0; parameters.len()] };
+        let kept = if averages { 0 } else { program.rule.states().len() };
+        let states = vec![vec![0.0; parameters.len()]; kept];
         let (weights, average) =
             if averages { (Vec::new(), Some((parameters, None))) } else { (vec![parameters], None) };
         let (references, accuracy_monitor) = (Vec::new(), AccuracyMonitor::default());
@@ -33,7 +34,7 @@ impl State {
             position: Position::default(),
             weights,
             statistics: own,
-            velocity,
+            states,
             average,
             references,
             buffers: Vec::new(),

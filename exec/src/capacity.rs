@@ -7,8 +7,10 @@ use lockstep_models::Program;
 use lockstep_models::memory::Memory;
 use lockstep_topology::{Bytes, InputError};
 
-/// Optimizer state per parameter: its momentum.
-const OPTIMIZER_ELEMENTS: u64 = 1;
+/// The elements that the optimizer keeps for each parameter.
+fn optimizer_elements(program: &Program) -> u64 {
+    program.rule.states().len() as u64
+}
 
 /// Linux never has more threads than this, whatever its limits.
 const MOST_THREADS: u64 = 1 << 22;
@@ -21,7 +23,7 @@ const MOST_THREADS: u64 = 1 << 22;
 pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, InputError> {
     let Some(available) = available_memory() else { return Ok(u32::MAX) };
     let workspace = workspace as u64;
-    let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;
+    let each = Memory::of_role(program, 0, optimizer_elements(program))?.total() + workspace;
     Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
 }
 
@@ -53,7 +55,7 @@ fn check_against(
     workspace: Option<usize>,
 ) -> Result<(), InputError> {
     let of_role = |role| {
-        let memory = Memory::of_role(program, role, OPTIMIZER_ELEMENTS)?;
+        let memory = Memory::of_role(program, role, optimizer_elements(program))?;
         Ok(if workspace.is_some() { memory } else { Memory { activations: 0, optimizer: 0, ..memory } })
     };
     let memories: Vec<Memory> = (0..program.roles.len()).map(of_role).collect::<Result<_, InputError>>()?;

@@ -116,11 +116,17 @@ pub(crate) fn collect(
     Ok(Gathered { parts, sent })
 }
 
-/// The values of these pieces, concatenated: first the parameters, then the momentum.
-pub(crate) fn cut(pieces: &[Pieces; 2], [parameters, velocity]: &[Vec<f32>; 2]) -> Vec<f32> {
+/// The pieces of the parameters, then those of one state of the optimizer after the other.
+pub(crate) fn each_piece([parameters, state]: &[Pieces; 2]) -> impl Iterator<Item = &Pieces> {
+    std::iter::once(parameters).chain(std::iter::repeat(state))
+}
+
+/// The values of these pieces, concatenated: first the parameters, then the states of the optimizer.
+pub(crate) fn cut(pieces: &[Pieces; 2], parameters: &[f32], states: &[Vec<f32>]) -> Vec<f32> {
     let of = |pieces: &Pieces, values: &[f32]| -> Vec<f32> {
         let range = |(range, start): &(Range<u64>, u64)| *start as usize..(*start + range.end - range.start) as usize;
         pieces.iter().flat_map(|piece| values[range(piece)].iter().copied()).collect()
     };
-    [of(&pieces[0], parameters), of(&pieces[1], velocity)].concat()
+    let all = std::iter::once(parameters).chain(states.iter().map(Vec::as_slice));
+    each_piece(pieces).zip(all).flat_map(|(pieces, values)| of(pieces, values)).collect()
 }

@@ -12,7 +12,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::memory::{BufferAddresses, Plan, Reads};
-use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Origin, Phase, Program, Role, SgdStep};
+use lockstep_models::{
+    Area, Copy, Formula, LayerId, Model, Op, Optimizer, Origin, Phase, Program, Role, SgdStep, StepNumbers,
+};
 
 use crate::device::cpu::Threads;
 use crate::device::{
@@ -318,12 +320,25 @@ impl Replica {
         position.map_or(Ok(()), |position| self.device.forget(&self.plan.dead[position]))
     }
 
-    /// One optimizer step on a range of the parameters.
+    /// One step of momentum SGD on a range of the parameters.
     ///
     /// # Errors
     /// Device errors.
     pub fn update(&mut self, range: Range<usize>, step: &SgdStep) -> Result<(), DeviceError> {
-        self.apply(range, &Optimizer::update(1.0, false).bind(&(*step).into()))
+        self.evaluate_formula(range, &Optimizer::update(1.0, false), &(*step).into())
+    }
+
+    /// Evaluates a formula on a range of its buffers, such as an optimizer's step.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn evaluate_formula(
+        &mut self,
+        range: Range<usize>,
+        formula: &Formula,
+        numbers: &StepNumbers,
+    ) -> Result<(), DeviceError> {
+        self.apply(range, &formula.bind(numbers))
     }
 
     /// The first chain before the loss whose output for the current micro-batch is not finite everywhere. Runs the

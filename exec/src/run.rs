@@ -86,10 +86,19 @@ fn setup<'a>(
         capacity::check_parts(parts.memory_each(data, &here), here.len())?;
     }
     let (global_batch, steps_per_epoch) = (program.global_batch(), sampler.batches_per_epoch());
+    if options.optimizer.rule != program.rule {
+        let message =
+            format!("is not the optimizer of the program, which steps by {}: build it with the same", program.rule);
+        return Err(InputError::flag("optimizer", options.optimizer.rule.to_string(), message));
+    }
+    if options.optimizer.clip_norm.is_some() != program.clips() {
+        let message = "is not what the program says of clipping: build it with the same optimizer";
+        let value = options.optimizer.clip_norm.map_or_else(String::new, |most| most.to_string());
+        return Err(InputError::flag("clip_norm", value, message));
+    }
     let first = match options.start {
         Some(state) if !state.fits(program) => {
-            let message =
-                "is of another model or another kind of strategy: resume with the settings of the earlier run";
+            let message = "is of another model, another optimizer or another kind of strategy: resume with the settings of the earlier run";
             return Err(InputError::new("state", "", message));
         }
         start => start.map_or(0, |state| state.position.steps(global_batch, steps_per_epoch)),

@@ -38,8 +38,8 @@ pub struct State<V = Vec<f32>> {
     pub weights: Vec<V>,
     /// Each worker's running statistics.
     pub statistics: Vec<V>,
-    /// The optimizer's momentum; empty for learners, which have none.
-    pub velocity: V,
+    /// What the optimizer keeps for each parameter, state by state; none for learners that have an average model.
+    pub states: Vec<V>,
     /// z and, unless it has not moved yet, z_prev.
     pub average: Option<(V, Option<V>)>,
     /// The reference models of all devices but the first, whose reference is the average model; empty where there are
@@ -59,7 +59,7 @@ impl State<Cow<'_, [f32]>> {
             position: self.position,
             weights: all(self.weights),
             statistics: all(self.statistics),
-            velocity: self.velocity.into_owned(),
+            states: all(self.states),
             average: self.average.map(|(z, previous)| (z.into_owned(), previous.map(Cow::into_owned))),
             references: all(self.references),
             buffers: all(self.buffers),
@@ -99,7 +99,8 @@ impl State {
         });
         average
             && self.average.is_some() == program.averages()
-            && (self.average.is_some() || !self.weights.is_empty() && long(&self.velocity, parameters))
+            && (self.average.is_some() || !self.weights.is_empty() && self.states.len() == program.rule.states().len())
+            && self.states.iter().all(|state| long(state, parameters))
             && !self.statistics.is_empty()
             && (self.buffers.is_empty() || self.buffers.len() == program.state_buffers().count())
             && program.state_buffers().zip(&self.buffers).all(|((of, _), values)| long(values, program.elements(of)))

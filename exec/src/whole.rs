@@ -8,7 +8,7 @@ use lockstep_models::{Job, Model, Program, Role, pieces_within};
 use crate::device::cpu::Threads;
 use crate::device::{Cpus, DeviceError};
 use crate::error::ExecError;
-use crate::periodic::cut;
+use crate::periodic::{cut, each_piece};
 use crate::pool::Arenas;
 use crate::replica::{Making, Replica};
 use crate::state::mean;
@@ -39,7 +39,7 @@ pub(crate) fn own_pieces(program: &Program, replica: &mut Replica, rank: u32) ->
     if !program.holders().contains(rank) || rank == 0 {
         return Ok(Vec::new());
     }
-    Ok(cut(&program.collected_pieces(rank), &[replica.parameters()?, replica.velocity()?]))
+    Ok(cut(&program.collected_pieces(rank), &replica.parameters()?, &replica.states()?))
 }
 
 /// Assembles the whole model and the optimizer's state on rank 0, from its own values and those of the others by rank.
@@ -54,14 +54,14 @@ pub(crate) fn assemble(
     seed: u64,
 ) -> Result<Replica, ExecError> {
     let model = program.whole_model();
-    let mut whole = [(); 2].map(|()| vec![0.0; model.parameter_elements() as usize]);
-    let own = [replica.parameters()?, replica.velocity()?];
-    for (of, (own, whole)) in program.collected_pieces(0).iter().zip(own.iter().zip(&mut whole)) {
+    let own: Vec<Vec<f32>> = std::iter::once(replica.parameters()?).chain(replica.states()?).collect();
+    let mut whole = vec![vec![0.0; model.parameter_elements() as usize]; own.len()];
+    for (of, (own, whole)) in each_piece(&program.collected_pieces(0)).zip(own.iter().zip(&mut whole)) {
         put(of, own, whole);
     }
     for (rank, values) in (0..).zip(others).filter(|(_, values)| !values.is_empty()) {
         let mut at = 0;
-        for (of, whole) in program.collected_pieces(rank).iter().zip(&mut whole) {
+        for (of, whole) in each_piece(&program.collected_pieces(rank)).zip(&mut whole) {
             for (range, _) in of {
                 let elements = (range.end - range.start) as usize;
                 whole[range.start as usize..range.end as usize].copy_from_slice(&values[at..at + elements]);
@@ -69,8 +69,8 @@ pub(crate) fn assemble(
             }
         }
     }
-    let [parameters, velocity] = whole;
-    one_rank(model, program, replica, seed, (parameters, velocity))
+    let states = whole.split_off(1);
+    one_rank(model, program, replica, seed, (whole.swap_remove(0), states))
 }
 
 /// A replica of the whole model on one rank, with the running statistics of `replica` if that has all of them.
@@ -79,14 +79,14 @@ fn one_rank(
     program: &Program,
     replica: &mut Replica,
     seed: u64,
-    (parameters, velocity): (Vec<f32>, Vec<f32>),
+    (parameters, states): (Vec<f32>, Vec<Vec<f32>>),
 ) -> Result<Replica, ExecError> {
-    let alone = Job::new(Arc::clone(model), 1, program.batch_per_rank).program()?;
+    let alone = Job { rule: program.rule, ..Job::new(Arc::clone(model), 1, program.batch_per_rank) }.program()?;
     let (arenas, threads) = (&Arenas::default(), &Threads::one());
     let decoders = &replica.decoders();
     let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads, decoders };
     let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
-    whole.set_velocity(&velocity)?;
+    whole.set_states(&states)?;
     if !program.cuts_model() {
         whole.set_statistics(&replica.statistics()?)?;
     }

@@ -42,6 +42,8 @@ pub enum Tensor {
     WeightGradient,
     /// The sum of the gradients of weights over the micro-batches so far.
     GradientSum,
+    /// The sum of the squares of all gradients.
+    SquareSum,
     /// The difference of a learner's weights from the average model, or the sum of the differences of several learners.
     Difference,
     /// The average model.
@@ -67,6 +69,7 @@ impl Tensor {
             Tensor::GatheredWeight => Some(Buffer::Weights),
             Tensor::WeightGradient => Some(Buffer::Gradients),
             Tensor::GradientSum => Some(Buffer::SUMS),
+            Tensor::SquareSum => Some(Buffer::Norm),
             Tensor::Difference | Tensor::Consensus => Some(Averaging::DIFFERENCES),
             Tensor::Average => Some(Averaging::AVERAGE),
             Tensor::Reference => Some(Averaging::REFERENCE),
@@ -100,6 +103,13 @@ pub enum NodeWork {
         axes: AxisSet,
         /// Elements of the gradient arena.
         range: Range<u64>,
+    },
+    /// The squares of gradients of a range, added to the sum of those of other ranges.
+    SquareSum {
+        /// Elements of the gradients.
+        range: Range<u64>,
+        /// The axes along which it is a partial sum.
+        axes: AxisSet,
     },
     /// Arithmetic on a range of buffers, element by element.
     Elementwise {
@@ -188,7 +198,7 @@ impl Graph {
         self.dag.add_node(GraphNode { work, scope })
     }
 
-    /// Adds the optimizer's step on a range of the parameters.
+    /// Adds a step of momentum SGD on a range of the parameters; a job gives it its own rule.
     pub fn update(&mut self, range: Range<u64>, scope: Scope) -> NodeIndex {
         self.arithmetic(Optimizer::update(1.0, false), range, scope)
     }

@@ -43,16 +43,18 @@ pub use model::{
     Draft, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer, Sharding,
     multiplied_parts, node_first, random_model,
 };
-pub use optimizer::{Assignment, Averaging, Decay, MomentumForm, Optimizer, RunLength, Scaling, WarmUp};
+pub use optimizer::{
+    Assignment, Averaging, Decay, MomentumForm, Optimizer, RunLength, Scaling, SquareSum, UpdateRule, WarmUp,
+};
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan};
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
 pub use program::{Loops, Need, Origin, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within};
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{
-    After, Area, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise, Exchange,
-    Formula, MultiplyAdd, Op, Operand, Phase, Rows, SampleMove, SgdStep, Start, StepNumbers, Stream, Task, TaskId,
-    Turns,
+    After, Area, Arithmetic, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise,
+    Exchange, Formula, MomentStep, OfStep, Op, Operand, Phase, Rows, SampleMove, SgdStep, Squares, Start, StepNumbers,
+    Stream, Task, TaskId, Term, Turns,
 };
 pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Precision, SampleTensor, Shape};
 pub use timeline::{CriticalPath, INPUT_WAIT, Step, Timeline, Total, Totals, WAIT, median, quantile, straggling_s};

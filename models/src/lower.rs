@@ -39,6 +39,9 @@ impl Job {
         }
         self.check_learners()?;
         let (graph, shard) = self.strategy.graph(self)?;
+        self.check_rule(shard.as_ref())?;
+        let graph = graph.stepping_by(self.rule, self.clips);
+        let graph = self.clipped(graph, shard.as_ref())?;
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
         self.check_axis_algorithms(&graph.mesh)?;
         Ok((graph, shard))
@@ -152,6 +155,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
         model: Arc::clone(model),
         precision: job.precision,
         gradients: job.gradients,
+        rule: job.rule,
         chains,
         roles,
         mesh: graph.mesh.clone(),

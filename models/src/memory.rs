@@ -45,13 +45,13 @@ pub struct Memory {
     pub activations_live: u64,
     /// Scratch of the sums in flight: a chunk for each lane of their windows.
     pub communication: u64,
-    /// What it holds of buffers that the program declares.
+    /// What it holds of buffers that the program declares, and the sum of squares of gradients that are clipped.
     pub buffers: u64,
 }
 
 impl Memory {
     /// The memory of each rank of a role; `optimizer_elements` are those that the optimizer keeps for each parameter: 1
-    /// for momentum, 0 for plain SGD.
+    /// for momentum, 0 for plain SGD, 2 for the moments of Adam.
     ///
     /// # Errors
     /// An exchange's algorithm that does not fit its group.
@@ -60,14 +60,15 @@ impl Memory {
         let model = &program.model;
         let communication = in_flight(program, role)?;
         let places = BufferAddresses::of_role(program, (role, role.ranks.first()), Reuse::Full);
-        let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
-        let [parameters, gathered, gradients, momentum] =
+        let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::State(0)];
+        let [parameters, gathered, gradients, state] =
             buffers.map(|buffer| program.dtype(buffer).bytes(places.of(buffer).elements() as u64));
         let held = |index| {
             let elements = program.held_elements(&places, index, role.ranks.first());
             program.dtype(Buffer::Declared(index)).bytes(elements)
         };
-        let buffers = (0..program.buffers.len()).map(held).sum();
+        let norm = Dtype::F32.bytes(places.of(Buffer::Norm).elements() as u64);
+        let buffers = norm + (0..program.buffers.len()).map(held).sum::<u64>();
         // Samples that are loaded into a buffer count there; the first layers read from their own memory.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
             Op::Load { into: Some(_), .. } => Some(program.batch_per_rank),
@@ -85,7 +86,7 @@ impl Memory {
         Ok(Memory {
             weights: parameters + gathered + Dtype::F32.bytes(model.statistics_elements()),
             gradients,
-            optimizer: momentum * optimizer_elements,
+            optimizer: state * optimizer_elements,
             input: in_flight * u64::from(samples) * (model.sample().bytes() + labels),
             activations: in_flight * activations.planned,
             activations_unplanned: in_flight * activations.unplanned,

@@ -1,11 +1,12 @@
-//! Defines the optimizer: momentum SGD, its learning rate over a run, and one step of it as a formula and in numbers.
+//! Defines the optimizer: its rule, its learning rate over a run, and one step of it as a formula and in numbers.
 //!
 //! Pure functions of step and sizes, so that simulator, executor and the one-rank reference apply the same numbers.
 
 mod averaging;
 mod decay;
+mod rules;
 mod scaling;
-mod update;
+mod square_sum;
 mod warm_up;
 
 #[cfg(test)]
@@ -13,11 +14,13 @@ mod tests;
 
 use std::fmt;
 
-use crate::SgdStep;
+use crate::{Coefficient, MomentStep, SgdStep, StepNumbers};
 
 pub use averaging::{Assignment, Averaging};
 pub use decay::Decay;
+pub use rules::UpdateRule;
 pub use scaling::Scaling;
+pub use square_sum::SquareSum;
 pub use warm_up::WarmUp;
 
 /// What the momentum buffer holds (Goyal et al. 2017, §3).
@@ -36,9 +39,11 @@ pub enum MomentumForm {
 
 lockstep_topology::named!(MomentumForm, "form of momentum": Separate = "separate", Absorbed = "absorbed", Corrected = "corrected");
 
-/// Momentum SGD and its learning rate over a run.
+/// A rule, its numbers, and its learning rate over a run. What the rule does not read is of no effect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optimizer {
+    /// How weights and states follow from gradients.
+    pub rule: UpdateRule,
     /// η: the rate before scaling.
     pub learning_rate: f64,
     /// How the rate follows the global batch.
@@ -53,8 +58,17 @@ pub struct Optimizer {
     pub form: MomentumForm,
     /// Whether a step looks ahead along the buffer (Sutskever et al. 2013, §2, as PyTorch writes it).
     pub nesterov: bool,
-    /// λ: the part of a weight that is added to its gradient, apart from the loss (Goyal et al. 2017, Eq. 8).
+    /// β₁: the part of the first moment that a step keeps.
+    pub beta1: f64,
+    /// β₂: the part of the second moment that a step keeps.
+    pub beta2: f64,
+    /// ε: what is added to the root of the second moment before a division by it.
+    pub epsilon: f64,
+    /// λ: the part of a weight that is added to its gradient, apart from the loss (Goyal et al. 2017, Eq. 8), or by
+    /// which, times the rate, a step shrinks it (AdamW).
     pub weight_decay: f64,
+    /// The most that the norm of all gradients together may be: larger ones are scaled down to it. `None`: any.
+    pub clip_norm: Option<f64>,
     /// Whether batch norm's γ and β (and a scale's parameters) decay too; not in Goyal et al. 2017, §5.1.
     pub decay_batch_norm: bool,
 }
@@ -62,6 +76,7 @@ pub struct Optimizer {
 impl Default for Optimizer {
     fn default() -> Optimizer {
         Optimizer {
+            rule: UpdateRule::Sgd,
             learning_rate: 0.02,
             scaling: Scaling::None,
             warm_up: WarmUp::None,
@@ -69,7 +84,11 @@ impl Default for Optimizer {
             momentum: 0.9,
             form: MomentumForm::Separate,
             nesterov: false,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
             weight_decay: 0.0,
+            clip_norm: None,
             decay_batch_norm: false,
         }
     }
@@ -129,6 +148,31 @@ impl Optimizer {
         self.decay.is_stepwise() && step.checked_sub(1).is_some_and(|before| share(step) < share(before))
     }
 
+    /// The default numbers of a rule.
+    pub fn of_rule(rule: UpdateRule) -> Optimizer {
+        let (learning_rate, weight_decay) = (rule.learning_rate(), rule.weight_decay());
+        Optimizer { rule, learning_rate, weight_decay, ..Optimizer::default() }
+    }
+
+    /// The factors of a gradient that is to be scaled; none by 1.
+    pub fn scaled(scale: f64) -> Vec<Coefficient> {
+        if scale == 1.0 { Vec::new() } else { vec![Coefficient::Constant(scale)] }
+    }
+
+    /// All numbers of step `step`, counted from 0, as for the first repetition with a model before it.
+    pub fn numbers(&self, step: u64, run_length: &RunLength) -> StepNumbers {
+        let moments = MomentStep { step: step + 1, beta1: self.beta1, beta2: self.beta2, epsilon: self.epsilon };
+        StepNumbers { moments, ..self.step(step, run_length).into() }
+    }
+
+    /// The elements that it keeps for each parameter: none for momentum that is 0.
+    pub fn kept_elements(&self) -> u64 {
+        match self.rule {
+            UpdateRule::Sgd => u64::from(self.momentum != 0.0),
+            rule => rule.states().len() as u64,
+        }
+    }
+
     /// The numbers of step `step`.
     pub fn step(&self, step: u64, run_length: &RunLength) -> SgdStep {
         let rate = self.rate(step, run_length);
@@ -155,10 +199,10 @@ impl fmt::Display for Optimizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rate {} (scaling {}), ", self.learning_rate, self.scaling)?;
         write!(f, "warm-up {}, decay {}, ", self.warm_up, self.decay)?;
-        write!(f, "momentum {} ({}", self.momentum, self.form)?;
-        write!(f, "{}), ", if self.nesterov { ", nesterov" } else { "" })?;
+        write!(f, "{}, ", self.rule.describe(self))?;
         let spared = if self.decay_batch_norm { "batch norm too" } else { "not on batch norm" };
-        write!(f, "weight decay {} ({spared})", self.weight_decay)
+        write!(f, "weight decay {} ({spared})", self.weight_decay)?;
+        self.clip_norm.map_or(Ok(()), |most| write!(f, ", gradients clipped to the norm {most}"))
     }
 }
 

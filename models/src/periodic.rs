@@ -28,7 +28,7 @@ lockstep_topology::named!(Periodic, "kind of periodic work": Shuffle = "shuffle"
 impl Periodic {
     /// Samples in transfer from their old ranks to their new ones.
     pub const SAMPLES: Buffer = Buffer::Declared(0);
-    /// Parameters and momentum of ranks that have parts of the model.
+    /// Parameters and optimizer states of ranks that have parts of the model.
     pub const MODEL: Buffer = Buffer::Declared(1);
     /// Weights of learners, by rank.
     pub const WEIGHTS: Buffer = Buffer::Declared(2);
@@ -140,6 +140,7 @@ fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [(u
         batch_per_rank: of.batch_per_rank,
         precision: of.precision,
         gradients: of.gradients,
+        rule: of.rule,
         accumulate: 1,
         buffers: declared.collect(),
         partition: None,

@@ -22,7 +22,7 @@ use lockstep_topology::Dtype;
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
     Assignment, Averaging, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Precision, Sharding,
-    StageOrder, Start, TransformAt,
+    SquareSum, StageOrder, Start, TransformAt, UpdateRule,
 };
 pub use check::Proofs;
 pub use consensus::SharedModels;
@@ -87,6 +87,8 @@ pub struct Program {
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
     pub gradients: Gradients,
+    /// The rule of the optimizer, which says what is kept for each parameter.
+    pub rule: UpdateRule,
     /// Fused layers, each run by one kernel; a partition of all layers but the input, in topological order.
     pub chains: Vec<Vec<LayerId>>,
     /// All roles.
@@ -120,14 +122,21 @@ impl Program {
     /// Elements of a buffer; 0 for one that was not declared.
     pub fn elements(&self, buffer: Buffer) -> u64 {
         match buffer {
-            Buffer::Parameters | Buffer::Weights | Buffer::Gradients | Buffer::Momentum => {
+            Buffer::Parameters | Buffer::Weights | Buffer::Gradients | Buffer::State(_) => {
                 self.model.parameter_elements()
+            }
+            Buffer::Norm => {
+                if self.clips() {
+                    SquareSum::ELEMENTS
+                } else {
+                    0
+                }
             }
             Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
         }
     }
 
-    /// The buffers that are a part of the training's state besides parameters and momentum, with their content before
+    /// The buffers that are a part of the training's state besides parameters and what the optimizer keeps, with their content before
     /// the first iteration.
     pub fn state_buffers(&self) -> impl Iterator<Item = (Buffer, Start)> {
         (0..).zip(&self.buffers).filter_map(|(index, of)| Some((Buffer::Declared(index), of.state?)))
@@ -220,7 +229,7 @@ impl Program {
     }
 
     /// Whether workers train models of their own between exchanges: formulas apply the gradients of each micro-batch,
-    /// without the momentum of a shared model.
+    /// without what an optimizer keeps for a shared model.
     pub fn trains_apart(&self) -> bool {
         let applies = |task: &Task| match &task.op {
             Op::Elementwise(of) => {
@@ -229,6 +238,11 @@ impl Program {
             _ => false,
         };
         self.averaging.is_some() || self.roles[0].tasks.iter().any(applies)
+    }
+
+    /// Whether gradients are clipped by their global norm.
+    pub fn clips(&self) -> bool {
+        self.roles[0].tasks.iter().any(|task| matches!(task.op, Op::Squares(_)))
     }
 
     /// Whether samples are read, decoded and uploaded by tasks of their own.

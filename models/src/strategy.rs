@@ -4,10 +4,12 @@
 
 mod bucket;
 mod buckets;
+mod clip;
 mod early;
 mod job;
 mod learners;
 mod passes;
+mod rule;
 mod settings;
 mod split;
 

@@ -1,8 +1,11 @@
 //! Defines the tasks of a program: what they do, on which memory, on which stream, and what they wait for.
 
+mod bound;
 mod buffer;
+mod coefficient;
 mod copy;
 mod formula;
+mod squares;
 mod step_numbers;
 mod turns;
 
@@ -12,10 +15,13 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective, Time};
 
 use crate::{AxisSet, ByCoordinate, Pass, StageOrder};
+pub use bound::{BoundBuffer, BoundFormula, BoundTerm};
 pub use buffer::{Buffer, Declared, Start};
+pub use coefficient::{Coefficient, OfStep};
 pub use copy::{Area, Copy, Rows};
-pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
-pub use step_numbers::{SgdStep, StepNumbers};
+pub use formula::{Arithmetic, Elementwise, Formula, Operand, Term};
+pub use squares::Squares;
+pub use step_numbers::{MomentStep, SgdStep, StepNumbers};
 pub use turns::Turns;
 
 /// Index of a task in its role.
@@ -213,6 +219,8 @@ pub enum Op {
     },
     /// Arithmetic on a range of buffers, element by element.
     Elementwise(Elementwise),
+    /// A part of the sum of the squares of all gradients.
+    Squares(Squares),
     /// Runs the next `body` tasks `count` times.
     Repeat {
         /// Repetitions.
@@ -259,6 +267,7 @@ impl Op {
             Op::Upload { .. } => "upload",
             Op::Compute { phase, .. } => phase.name(),
             Op::Elementwise(of) => of.formula.name(),
+            Op::Squares(_) => "squares",
             Op::Repeat { .. } => "repeat",
             Op::Schedule(_) => "schedule",
             Op::Exchange(_) => "exchange",
@@ -279,10 +288,10 @@ impl Op {
         }
     }
 
-    /// The optimizer's step on a range of the parameters, which changes their momentum, if it is one.
+    /// The optimizer's step on a range of the parameters, if it is one.
     pub fn update(&self) -> Option<&Elementwise> {
         match self {
-            Op::Elementwise(of) if of.formula.writes(Buffer::Momentum) => Some(of),
+            Op::Elementwise(of) if of.formula.is_update() => Some(of),
             _ => None,
         }
     }

@@ -193,6 +193,11 @@ pub(crate) fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: 
             let part = program.own_part(&of.range, of.shared, 0);
             costs.moved(device, of.formula.accesses() * (part.end - part.start))
         }
+        // Each element is read once.
+        Op::Squares(of) => {
+            let part = program.own_part(&of.range, of.shared, 0);
+            costs.moved(device, part.end - part.start)
+        }
         Op::Repeat { .. } | Op::Schedule(_) | Op::Exchange(_) => return None,
     };
     Some(cost)

@@ -129,7 +129,7 @@ fn argument(flag: Flag) -> Arg {
     let (setting, how) = (flag.setting, flag.how);
     let mut argument = Arg::new(setting.key).long(setting.key.replace('_', "-")).help(flag.help);
     argument = argument.aliases(of_key(setting.key));
-    if setting.table.is_some() || setting.first {
+    if setting.table.is_some() || setting.first || setting.key == "optimizer" {
         argument = argument.help_heading("Optimizer");
     }
     if let Some(other) = setting.instead_of {

@@ -146,7 +146,8 @@ fn buffer_name(program: &Program, buffer: Buffer) -> String {
         Buffer::Parameters => "parameters".to_owned(),
         Buffer::Weights => "gathered weights".to_owned(),
         Buffer::Gradients => "gradients".to_owned(),
-        Buffer::Momentum => "momentum".to_owned(),
+        Buffer::State(index) => program.rule.states()[index].to_owned(),
+        Buffer::Norm => "squares".to_owned(),
         Buffer::Declared(index) => program.buffers[index].name.clone(),
     }
 }

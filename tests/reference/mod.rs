@@ -18,7 +18,8 @@ use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Buffer, Claim, Exchange, Job, Op, Optimizer, Phase, PipelinePass, Program, RunLength, StageBody, Task,
+    Buffer, Claim, Coefficient, Exchange, Job, Op, Optimizer, Phase, PipelinePass, Program, RunLength, SquareSum,
+    StageBody, StepNumbers, Task,
 };
 use lockstep_topology::{Collective, InputError, check};
 
@@ -129,16 +130,30 @@ pub(crate) fn train_on(
         }
         if first + at_once == accumulate {
             replica.set_gradients(&total)?;
-            replica.update(0..elements, &optimizer.step(u64::from(step), &run_length))?;
+            let numbers = optimizer.numbers(u64::from(step), &run_length);
+            let (factors, numbers) = clipped(optimizer, numbers, &total);
+            replica.evaluate_formula(0..elements, &program.rule.update(&factors, false), &numbers)?;
         }
     }
     Ok(replica.parameters()?)
 }
 
+/// The factors of a gradient whose elements are all given, and the numbers with which a step clips it.
+fn clipped(optimizer: &Optimizer, numbers: StepNumbers, gradient: &[f32]) -> (Vec<Coefficient>, StepNumbers) {
+    match optimizer.clip_norm {
+        None => (Vec::new(), numbers),
+        Some(most) => {
+            let clip = SquareSum::of(gradient).clip_coefficient(most);
+            (vec![Coefficient::CLIP], StepNumbers { clip, ..numbers })
+        }
+    }
+}
+
 /// The passes of all stages on one rank, in the same chains: a fused kernel may round differently from the two that it
 /// replaces.
 fn alone(program: &Program) -> Result<Program, ExecError> {
-    let mut alone = Job::new(program.model.clone(), 1, program.batch_per_rank).program()?;
+    let alone = Job { rule: program.rule, ..Job::new(program.model.clone(), 1, program.batch_per_rank) };
+    let mut alone = alone.program()?;
     // By the distance of a chunk from the start of its pass; a program without stages has one.
     let mut passes: BTreeMap<(PipelinePass, u32), &[Task]> = BTreeMap::new();
     for role in &program.roles {

@@ -133,6 +133,7 @@ const NAMES: &[(&str, &[(&str, Meaning)])] = &[
             ("float16", Is("half")),
         ],
     ),
+    ("optimizer", &[("momentum", Is("sgd")), ("momentumsgd", Is("sgd")), ("fusedadam", Is("adam"))]),
     ("device", &[("gpu", Is("cuda")), ("nvidia", Is("cuda")), ("none", Is("null"))]),
     (
         "transport",
@@ -156,6 +157,10 @@ const KEYS: &[(&str, &[&str])] = &[
     ("global_batch", &["global-batch-size"]),
     ("accumulate", &["gradient-accumulation-steps", "grad-accum", "accumulation-steps"]),
     ("learning_rate", &["lr"]),
+    ("beta1", &["adam-beta1"]),
+    ("beta2", &["adam-beta2"]),
+    ("clip_norm", &["clip-grad", "max-grad-norm", "grad-clip", "gradient-clip-val"]),
+    ("epsilon", &["adam-eps", "adam-epsilon", "eps"]),
     ("ranks_per_node", &["nproc-per-node", "gpus-per-node", "ngpus-per-node", "ntasks-per-node"]),
     ("algorithm", &["algo"]),
     ("schedule", &["pipeline-schedule"]),

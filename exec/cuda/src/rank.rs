@@ -111,7 +111,8 @@ pub(crate) struct Rank<A> {
     /// The places of buffers.
     places: BufferAddresses,
     declared: Vec<DeviceBuffer>,
-    momentum: DeviceBuffer,
+    states: Vec<DeviceBuffer>,
+    norm: DeviceBuffer,
     statistics: DeviceBuffer,
     masks: Masks,
     /// Scratch of kernels during a pass.
@@ -147,7 +148,8 @@ impl<A: Activation> Rank<A> {
             Buffer::Parameters => &self.parameters,
             Buffer::Weights => &self.weights,
             Buffer::Gradients => &self.gradients,
-            Buffer::Momentum => &self.momentum,
+            Buffer::State(index) => &self.states[index],
+            Buffer::Norm => &self.norm,
             Buffer::Declared(index) => &self.declared[index],
         }
     }
@@ -157,7 +159,8 @@ impl<A: Activation> Rank<A> {
             Buffer::Parameters => &mut self.parameters,
             Buffer::Weights => &mut self.weights,
             Buffer::Gradients => &mut self.gradients,
-            Buffer::Momentum => &mut self.momentum,
+            Buffer::State(index) => &mut self.states[index],
+            Buffer::Norm => &mut self.norm,
             Buffer::Declared(index) => &mut self.declared[index],
         }
     }

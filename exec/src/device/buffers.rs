@@ -21,8 +21,10 @@ pub(crate) struct Buffers {
     /// The places of buffers.
     places: BufferAddresses,
     declared: Vec<Arena>,
-    /// The momentum of the parameters that the rank updates.
-    momentum: Arena,
+    /// What the optimizer keeps for the parameters that the rank updates.
+    states: Vec<Arena>,
+    /// The sum of the squares of gradients, where they are clipped.
+    norm: Arena,
     /// Running statistics of batch normalisation.
     statistics: Vec<f32>,
 }
@@ -35,10 +37,11 @@ impl Buffers {
         declared: Vec<Arena>,
         places: BufferAddresses,
     ) -> Buffers {
-        let [weights, gradients, momentum] =
-            [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
+        let held = |buffer: Buffer| zeros(places.of(buffer).elements());
+        let [weights, gradients, norm] = [Buffer::Weights, Buffer::Gradients, Buffer::Norm].map(held);
+        let states = places.states().map(held).collect();
         let parameters = Some(Arena::new(parameters));
-        Buffers { parameters, weights, gradients, places, declared, momentum, statistics }
+        Buffers { parameters, weights, gradients, places, declared, states, norm, statistics }
     }
 
     /// The buffers of a dedicated server.
@@ -51,7 +54,8 @@ impl Buffers {
             gradients,
             places,
             declared,
-            momentum: zeros(0),
+            states: Vec::new(),
+            norm: zeros(0),
             statistics: Vec::new(),
         }
     }
@@ -61,7 +65,8 @@ impl Buffers {
         match buffer {
             Buffer::Declared(index) => &self.declared[index],
             Buffer::Gradients => &self.gradients,
-            Buffer::Momentum => &self.momentum,
+            Buffer::State(index) => &self.states[index],
+            Buffer::Norm => &self.norm,
             Buffer::Weights => &self.weights,
             Buffer::Parameters => self.parameters.as_ref().unwrap_or(&self.gradients),
         }

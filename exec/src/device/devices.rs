@@ -68,6 +68,14 @@ pub trait Devices: fmt::Debug + Send + Sync {
         Err(InputError::flag("algorithm", "library:nccl", message))
     }
 
+    /// Whether ranks can sum the squares of their gradients, by whose norm these are clipped.
+    ///
+    /// # Errors
+    /// They cannot.
+    fn check_clipping(&self) -> Result<(), InputError> {
+        Ok(())
+    }
+
     /// Whether messages among `ranks`, all of this process, may go directly from one device's memory to another's.
     ///
     /// # Errors

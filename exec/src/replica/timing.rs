@@ -54,11 +54,13 @@ impl Replica {
             Op::Compute { chain, phase, samples, .. } => {
                 Ok(self.backward(*chain, *phase, 1.0 / *samples as f32, false)?)
             }
-            Op::Elementwise(Elementwise { range, .. }) if op.update().is_some() => {
-                let own = self.places.of(Buffer::Momentum).within(range.start as usize..range.end as usize);
-                Ok(self.update(own, &SgdStep::plain(1e-9, 0.9))?)
+            Op::Elementwise(Elementwise { range, formula, .. }) if op.update().is_some() => {
+                let own = self.places.of(Buffer::State(0)).within(range.start as usize..range.end as usize);
+                let formula = formula.replacing(Buffer::SUMS, Buffer::Gradients);
+                Ok(self.evaluate_formula(own, &formula, &SgdStep::plain(1e-9, 0.9).into())?)
             }
             Op::Elementwise(_)
+            | Op::Squares(_)
             | Op::Repeat { .. }
             | Op::Schedule(_)
             | Op::Exchange(_)

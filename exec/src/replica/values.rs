@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::ElementAddresses;
-use lockstep_models::{BoundFormula, Buffer};
+use lockstep_models::{BoundFormula, Buffer, SquareSum};
 
 use super::Replica;
 use crate::device::{DeviceError, Values};
@@ -85,6 +85,28 @@ impl Replica {
         pieces.into_iter().filter(|piece| !piece.is_empty()).try_for_each(|piece| self.device.apply(piece, formula))
     }
 
+    /// Adds the squares of the elements `range` of a buffer to a sum.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub(crate) fn add_squares(
+        &mut self,
+        buffer: Buffer,
+        range: &Range<usize>,
+        sum: &mut SquareSum,
+    ) -> Result<(), DeviceError> {
+        let pieces = self.places.pieces(&[buffer], range);
+        let places = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| self.places.place(buffer, piece));
+        match self.device.lent(Values::Buffer(buffer)) {
+            Some(memory) => places.for_each(|place| sum.add(&memory[place])),
+            None => {
+                let memory = self.device.read(Values::Buffer(buffer))?;
+                places.for_each(|place| sum.add(&memory[place]));
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the gradients of a range as messages would, as [`Replica::warm_inputs`] does for a chain.
     pub fn warm_gradients(&mut self, range: Range<usize>) {
         let Ok(host) = self.device.host(Buffer::Gradients) else { return };
@@ -95,20 +117,20 @@ impl Replica {
         }
     }
 
-    /// The optimizer's momentum, by parameter: zero for parameters that this rank does not update.
+    /// What the optimizer keeps, state by state and by parameter: zero for parameters that this rank does not update.
     ///
     /// # Errors
     /// Device errors.
-    pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
-        self.values_of(Buffer::Momentum)
+    pub fn states(&mut self) -> Result<Vec<Vec<f32>>, DeviceError> {
+        self.places.states().map(|state| self.values_of(state)).collect()
     }
 
-    /// Replaces the momentum by that of all parameters in an earlier run.
+    /// Replaces the states by those of all parameters in an earlier run.
     ///
     /// # Errors
     /// Device errors.
-    pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
-        self.set_values_of(Buffer::Momentum, velocity)
+    pub(crate) fn set_states(&mut self, states: &[Vec<f32>]) -> Result<(), DeviceError> {
+        self.places.states().zip(states).try_for_each(|(state, values)| self.set_values_of(state, values))
     }
 
     /// Running statistics of batch normalisation.

@@ -39,6 +39,9 @@ pub fn check_run(
     }
     check_formats(program)?;
     devices.check_precision(program.precision)?;
+    if program.clips() {
+        devices.check_clipping()?;
+    }
     let here: Vec<u32> = here.collect();
     if calls(Library::Devices) {
         let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));

@@ -31,9 +31,9 @@ pub(super) fn combine(
     let (mut replica, average, buffers) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
     check_equal(program, &of_ranks[..workers])?;
-    let (parameters, velocity) = (replica.parameters()?, replica.velocity()?);
+    let (parameters, states) = (replica.parameters()?, replica.states()?);
     let weights = Fingerprint::of(&parameters);
-    let state = state_fingerprint(&weights, &of_ranks[..workers], (&velocity, &average, &buffers));
+    let state = state_fingerprint(&weights, &of_ranks[..workers], (&states, &average, &buffers));
     let statistics: Vec<&[f32]> = of_ranks[..workers].iter().map(|of_rank| &*of_rank.values.statistics).collect();
     replica.set_statistics(&mean_statistics(program, &statistics))?;
     let stopped = of_ranks[0].outcome.stopped;
@@ -45,15 +45,14 @@ pub(super) fn combine(
     let (steps, accuracy_monitor) = (own.losses.len() / program.losses_of(0), take(&mut own.accuracy_monitor));
     let done = setup.first + steps as u64;
     let position = Position::after(done, program.global_batch(), setup.run_length.steps_per_epoch);
-    let velocity = if average.is_some() { Vec::new() } else { velocity };
+    let states = if average.is_some() { Vec::new() } else { states };
     let mut of_workers = |part: fn(&mut Values) -> &mut Vec<f32>| -> Vec<Vec<f32>> {
         of_ranks[..workers].iter_mut().map(|of_rank| take(part(&mut of_rank.values))).collect()
     };
     let (own, statistics) = (of_workers(|values| &mut values.weights), of_workers(|values| &mut values.statistics));
     let references = of_workers(|values| &mut values.reference).into_iter().filter(|model| !model.is_empty());
     let references = references.collect();
-    let carried =
-        State { position, weights: own, statistics, references, velocity, average, buffers, accuracy_monitor };
+    let carried = State { position, weights: own, statistics, references, states, average, buffers, accuracy_monitor };
     let losses = (0..steps).map(|step| mean_loss(program, &of_ranks[..workers], step)).collect();
     let clock_residual_s = of_ranks.iter().map(|of_rank| of_rank.clock_residual_s).fold(0.0, f64::max);
     let direct_messages = of_ranks.iter().map(|of_rank| of_rank.outcome.direct).sum();
@@ -112,11 +111,11 @@ fn check_equal(program: &Program, workers: &[RankResult]) -> Result<(), InputErr
 fn state_fingerprint(
     weights: &Fingerprint,
     workers: &[RankResult],
-    (velocity, average, buffers): (&[f32], &Option<AverageModel>, &[Vec<f32>]),
+    (states, average, buffers): (&[Vec<f32>], &Option<AverageModel>, &[Vec<f32>]),
 ) -> Fingerprint {
     let mut state = weights.clone();
     match average {
-        None => state.add(velocity),
+        None => states.iter().for_each(|kept| state.add(kept)),
         Some((_, previous)) => previous.iter().for_each(|previous| state.add(previous)),
     }
     buffers.iter().for_each(|buffer| state.add(buffer));

@@ -25,14 +25,14 @@ pub fn share_state(end: &mut dyn Transport, own: Option<State>) -> Result<State,
     Ok(state)
 }
 
-/// Its vectors by meaning: weights, statistics, velocity, the average model with the one before, reference models,
+/// Its vectors by meaning: weights, statistics, states of the optimizer, the average model with the one before, reference models,
 /// declared buffers.
 fn groups(state: &State) -> [Vec<&[f32]>; 6] {
     let averages = state.average.iter().flat_map(|(average, previous)| [Some(average), previous.as_ref()]);
     [
         state.weights.iter().map(Vec::as_slice).collect(),
         state.statistics.iter().map(Vec::as_slice).collect(),
-        vec![&state.velocity],
+        state.states.iter().map(Vec::as_slice).collect(),
         averages.flatten().map(Vec::as_slice).collect(),
         state.references.iter().map(Vec::as_slice).collect(),
         state.buffers.iter().map(Vec::as_slice).collect(),
@@ -77,7 +77,7 @@ fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
         of.iter().map(one).collect()
     };
     let (weights, statistics) = (vectors(&lengths[0])?, vectors(&lengths[1])?);
-    let velocity = vectors(&lengths[2])?.pop().unwrap_or_default();
+    let states = vectors(&lengths[2])?;
     let mut averages = vectors(&lengths[3])?.into_iter();
     let average = averages.next().map(|average| (average, averages.next()));
     let value = |bits: &u64| f64::from_bits(*bits);
@@ -86,7 +86,7 @@ fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
         position,
         weights,
         statistics,
-        velocity,
+        states,
         average,
         references: vectors(&lengths[4])?,
         buffers: vectors(&lengths[5])?,
@@ -107,14 +107,14 @@ mod tests {
             position: Position { epoch: 1 << 33, samples: 7 },
             weights: vec![some(1, 5), some(9, 5), some(20, 5)],
             statistics: vec![Vec::new(), some(3, 2)],
-            velocity: Vec::new(),
+            states: Vec::new(),
             average: Some((some(4, 5), Some(some(5, 5)))),
             references: vec![some(6, 5)],
             buffers: vec![some(9, 5), Vec::new()],
             accuracy_monitor: monitor,
         };
         let begun = State { average: Some((some(4, 5), None)), references: Vec::new(), ..learners.clone() };
-        let replicas = State { average: None, velocity: some(8, 5), ..learners.clone() };
+        let replicas = State { average: None, states: vec![some(8, 5), some(9, 5)], ..learners.clone() };
         for state in [learners, begun, replicas] {
             let states = vec![Some(state.clone()), None, None];
             let shared = memory::run(states, 0, |end, own| share_state(end, own.take())).unwrap();

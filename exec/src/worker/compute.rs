@@ -20,6 +20,7 @@ impl Worker<'_> {
     pub(super) fn execute(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
         match &self.role.tasks[task].op {
             Op::Elementwise(of) => return self.evaluate_formula(of, (self.iteration, repetition), batch),
+            Op::Squares(of) => return self.sum_squares(of),
             Op::Copy(copies) => {
                 let own = self.transport.rank().0;
                 let copy = copies.at(&self.setup.program.mesh, own);

@@ -1,6 +1,6 @@
 //! Claims batches, synchronizes learners beside the compute stream, and evaluates formulas.
 
-use lockstep_models::{Elementwise, Op, RunLength, StepNumbers, TaskId, multiplied_parts};
+use lockstep_models::{Buffer, Elementwise, Op, RunLength, SquareSum, Squares, StepNumbers, TaskId, multiplied_parts};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
@@ -66,17 +66,37 @@ impl Worker<'_> {
     ) -> Result<(), ExecError> {
         let Setup { options, run_length, program, .. } = self.setup;
         let run_length = RunLength { global_batch: program.update_batch(of.range.start), ..*run_length };
-        let sgd = options.optimizer.step(batch, &run_length);
         let (again, moved) = (repetition > 0, iteration != self.without_momentum);
-        let numbers = StepNumbers { sgd, again, moved };
+        let clip = if of.formula.clips() { self.clip_coefficient()? } else { 1.0 };
+        let numbers = StepNumbers { clip, again, moved, ..options.optimizer.numbers(batch, &run_length) };
         let own = program.own_part(&of.range, of.shared, self.transport.rank().0);
         // Most models have no multipliers: then this is one part, the whole range.
         let multiplied = if of.formula.learns() { &*self.multiplied } else { &[] };
         for (part, multipliers) in multiplied_parts(own, multiplied) {
-            let numbers = StepNumbers { sgd: sgd.times(multipliers), ..numbers };
+            let numbers = StepNumbers { sgd: numbers.sgd.times(multipliers), ..numbers };
             self.memory.trained().apply(part.start as usize..part.end as usize, &of.formula.bind(&numbers))?;
         }
         Ok(())
+    }
+
+    /// Adds the squares of the rank's own elements of a range of gradients to their sum.
+    pub(super) fn sum_squares(&mut self, of: &Squares) -> Result<(), ExecError> {
+        let counted = self.setup.program.counted(of, self.transport.rank().0);
+        let replica = self.memory.trained();
+        let mut sum = match of.begins {
+            true => SquareSum::zero(),
+            false => SquareSum::from_elements(&replica.values_of(Buffer::Norm)?),
+        };
+        for range in counted {
+            replica.add_squares(of.buffer, &(range.start as usize..range.end as usize), &mut sum)?;
+        }
+        Ok(replica.set_values_of(Buffer::Norm, &sum.elements())?)
+    }
+
+    /// The factor that clips gradients of the norm that all ranks' sums give.
+    fn clip_coefficient(&mut self) -> Result<f64, ExecError> {
+        let sum = SquareSum::from_elements(&self.memory.trained().values_of(Buffer::Norm)?);
+        Ok(self.setup.options.optimizer.clip_norm.map_or(1.0, |most| sum.clip_coefficient(most)))
     }
 
     /// Selects the micro-batch of a repetition: the rank's own, or the one that it claims.

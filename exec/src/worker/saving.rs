@@ -148,7 +148,7 @@ impl Worker<'_> {
         let shared = program.shared_models(self.transport.rank().0);
         let moves = self.without_momentum != self.iteration;
         let mut weights: Vec<_> = borrowed(collected(all, Periodic::WEIGHTS)).collect();
-        let mut velocity = Cow::default();
+        let mut states = Vec::new();
         let mut wanted = Vec::new();
         if let Some(shared) = shared {
             wanted.extend(weights.is_empty().then_some(Buffer::Parameters));
@@ -156,9 +156,11 @@ impl Worker<'_> {
         } else if program.is_in_parts() {
             let (replica, parts) = (self.memory.trained(), collected(all, Periodic::MODEL));
             let mut whole = assemble(program, replica, parts, self.setup.options.seed)?;
-            (weights, velocity) = (vec![Cow::Owned(whole.parameters()?)], Cow::Owned(whole.velocity()?));
+            weights = vec![Cow::Owned(whole.parameters()?)];
+            states = whole.states()?.into_iter().map(Cow::Owned).collect();
         } else {
-            wanted.extend([Buffer::Parameters, Buffer::Momentum]);
+            wanted.push(Buffer::Parameters);
+            wanted.extend((0..program.rule.states().len()).map(Buffer::State));
         }
         wanted.extend(program.state_buffers().map(|(buffer, _)| buffer));
         let mut models = self.memory.models(&wanted)?.into_iter();
@@ -167,10 +169,10 @@ impl Worker<'_> {
         }
         let average = shared.and_then(|_| Some((models.next()?, if moves { models.next() } else { None })));
         if shared.is_none() && !program.is_in_parts() {
-            velocity = models.next().unwrap_or_default();
+            states = models.by_ref().take(program.rule.states().len()).collect();
         }
         let buffers = models.collect();
-        Ok(State { position, weights, statistics, velocity, average, references, buffers, accuracy_monitor })
+        Ok(State { position, weights, statistics, states, average, references, buffers, accuracy_monitor })
     }
 
     /// The running statistics of all workers, on rank 0.

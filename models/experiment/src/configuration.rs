@@ -285,6 +285,8 @@ impl Experiment {
                 schedule: self.schedule,
                 precision,
                 gradients: self.gradients,
+                rule: self.optimizer.rule,
+                clips: self.optimizer.clip_norm.is_some(),
                 callback: self.input.as_ref().map_or(Time::ZERO, StatedInput::callback),
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },

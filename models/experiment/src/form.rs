@@ -134,6 +134,8 @@ pub const SEED: Form<u64> = number(
 );
 /// A finite number of at least 0.
 pub const NOT_NEGATIVE: Form<f64> = number(not_negative, |entry| entry.number(0.0));
+/// A finite number above 0.
+pub(crate) const POSITIVE: Form<f64> = number(|text| above_zero(float(text)), |entry| entry.checked(above_zero));
 /// A share of samples that a run is to classify correctly.
 pub const ACCURACY: Form<f64> = number(|text| accuracy(float(text)), |entry| entry.checked(accuracy));
 /// Prices, with commas between them, or a list in a file; equal ones count each.
@@ -225,6 +227,11 @@ fn prices_of(entry: &Entry<'_>) -> Result<Vec<f64>, InputError> {
 
 fn momentum(share: f64) -> Result<f64, String> {
     (0.0..1.0).contains(&share).then_some(share).ok_or_else(|| "must be a number from 0 to below 1".to_owned())
+}
+
+fn above_zero(number: f64) -> Result<f64, String> {
+    let fits = number > 0.0 && number.is_finite();
+    fits.then_some(number).ok_or_else(|| "must be a number above 0".to_owned())
 }
 
 fn threshold(share: f64) -> Result<f64, String> {

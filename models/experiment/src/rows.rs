@@ -321,8 +321,10 @@ macro_rules! rows {
             how: &Each(word(), |e, all| e.growth = all), reads: ReadBy::Run,
             trained: Some((Trained::Apart, |run| Some(run.experiment.growth_text()))),
         }
-        "optimizer" optimizer: Optimizer = Optimizer::default(), "Table of the rate, the momentum and the decays", {
-            how: &SettingTable(optimizer::read), reads: ReadBy::Run, identify: |e, all| all.set("optimizer", &e.optimizer),
+        "optimizer" optimizer: Optimizer = Optimizer::default(),
+        "Optimizer: sgd, adam or adamw; in a file its name, or the table of name, rate and decays", {
+            value: "NAME", default: "sgd", how: &optimizer::Named, flag_of: PREDICT | RUN | SWEEP,
+            identify: |e, all| all.set("optimizer", &e.optimizer),
         }
         "init" inits: InitRules = InitRules::default(), "Table of initial values that replace the model's", {
             how: &SettingTable(|e, entry| initial::read(e, entry)), reads: ReadBy::Run,

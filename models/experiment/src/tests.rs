@@ -75,6 +75,7 @@ fn every_key_is_parsed() {
         nesterov: true,
         weight_decay: 1e-4,
         decay_batch_norm: true,
+        ..Optimizer::default()
     };
     assert_eq!(e.optimizer, wanted);
     let dense = Some(Init::Gaussian(0.01));

@@ -19,6 +19,10 @@ struct ReadBeside {
     cure: &'static str,
 }
 
+const OF_SGD: &str = "is of the optimizer sgd, and another one is chosen: leave it out, or use sgd";
+const OF_ADAM: &str =
+    "is of the optimizers adam and adamw, and another one is chosen: use optimizer = \"adamw\", or leave it out";
+
 const ALL: &[ReadBeside] = &[
     ReadBeside {
         key: "target_epochs",
@@ -63,15 +67,51 @@ const ALL: &[ReadBeside] = &[
         cure: "shortens runs of a number of steps, and the length is in epochs: give steps instead, or leave it out",
     },
     ReadBeside {
+        key: "momentum",
+        value: |e| e.optimizer.momentum.to_string(),
+        unread: |e| !steps_by(e, "momentum"),
+        cure: OF_SGD,
+    },
+    ReadBeside {
+        key: "nesterov",
+        value: |e| e.optimizer.nesterov.to_string(),
+        unread: |e| !steps_by(e, "nesterov"),
+        cure: OF_SGD,
+    },
+    ReadBeside {
+        key: "momentum_form",
+        value: |e| e.optimizer.form.to_string(),
+        unread: |e| !steps_by(e, "momentum_form"),
+        cure: OF_SGD,
+    },
+    ReadBeside {
+        key: "beta1",
+        value: |e| e.optimizer.beta1.to_string(),
+        unread: |e| !steps_by(e, "beta1"),
+        cure: OF_ADAM,
+    },
+    ReadBeside {
+        key: "beta2",
+        value: |e| e.optimizer.beta2.to_string(),
+        unread: |e| !steps_by(e, "beta2"),
+        cure: OF_ADAM,
+    },
+    ReadBeside {
+        key: "epsilon",
+        value: |e| e.optimizer.epsilon.to_string(),
+        unread: |e| !steps_by(e, "epsilon"),
+        cure: OF_ADAM,
+    },
+    ReadBeside {
         key: "nesterov",
         value: |_| "true".to_owned(),
-        unread: |e| e.optimizer.nesterov && e.optimizer.momentum == 0.0,
+        unread: |e| steps_by(e, "nesterov") && e.optimizer.nesterov && e.optimizer.momentum == 0.0,
         cure: "looks ahead along the momentum, which is 0: give momentum a value above 0, or leave it out",
     },
     ReadBeside {
         key: "momentum_form",
         value: |e| e.optimizer.form.to_string(),
-        unread: |e| e.optimizer.momentum == 0.0,
+        unread: |e| steps_by(e, "momentum_form") && e.optimizer.momentum == 0.0,
         cure: "says what the momentum's buffer holds, and momentum is 0: give that a value above 0, or leave it out",
     },
     ReadBeside {
@@ -97,6 +137,11 @@ const ALL: &[ReadBeside] = &[
         cure: "is the end of a device's job under the strategy first-device-table: use that, or leave it out",
     },
 ];
+
+/// Whether the optimizer is one that reads this key.
+fn steps_by(experiment: &Experiment, key: &str) -> bool {
+    experiment.optimizer.rule.reads().contains(&key)
+}
 
 fn has_stages(experiment: &Experiment) -> bool {
     experiment.mesh.as_ref().is_some_and(|mesh| mesh.size(Axis::Pipeline) > 1)

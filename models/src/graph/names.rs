@@ -14,6 +14,7 @@ impl Graph {
         match work {
             NodeWork::Load => "load".to_owned(),
             NodeWork::Layer(id, pass) => format!("{} {}", pass_name(*pass), self.layer_name(*id)),
+            NodeWork::SquareSum { range, .. } => format!("squares of elements {range:?}"),
             NodeWork::Elementwise { of, .. } => format!("{} of elements {:?}", of.formula.name(), of.range),
             NodeWork::Relayout { layer, pass, collective, axes } => {
                 let change = collective.as_ref().map_or("slice", |collective| collective.name());
@@ -34,6 +35,7 @@ impl Graph {
             Tensor::GatheredWeight => "gathered weight".to_owned(),
             Tensor::WeightGradient => "weight gradient".to_owned(),
             Tensor::GradientSum => "gradient sum".to_owned(),
+            Tensor::SquareSum => "sum of squares".to_owned(),
             Tensor::Difference => "difference".to_owned(),
             Tensor::Average => "average".to_owned(),
             Tensor::Reference => "reference".to_owned(),

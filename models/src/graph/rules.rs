@@ -52,6 +52,15 @@ impl Rule<'_> {
             NodeWork::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
             NodeWork::Layer(_, pass) => self.operands.is_some_and(|of| of.allow(*pass, inputs, outputs)),
             NodeWork::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
+            // Squares are not linear: of the parts of a sum they are no parts. Ranks with parts of a tensor have parts of
+            // the sum; what all have counts on the first.
+            NodeWork::SquareSum { axes, .. } => {
+                let is_part =
+                    |layout: AxisLayout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
+                axes.contains(self.axis)
+                    && inputs.iter().all(|(_, layout)| is_part(*layout))
+                    && all(outputs, AxisLayout::Partial)
+            }
             NodeWork::Relayout { .. } | NodeWork::Collective { .. } => false,
         }
     }

@@ -55,6 +55,7 @@ impl Tensor {
             Tensor::GatheredWeight => "gathered weight",
             Tensor::WeightGradient => "weight gradient",
             Tensor::GradientSum => "sum of weight gradients",
+            Tensor::SquareSum => "sum of squares of gradients",
             Tensor::Difference => "difference",
             Tensor::Average => "average model",
             Tensor::Reference => "reference model",

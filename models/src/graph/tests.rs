@@ -1,5 +1,6 @@
 //! Tests that wrong graphs are refused, and compares each rule with the unsplit operator.
 
+mod formulas;
 mod signatures;
 
 use proptest::prelude::*;

@@ -57,7 +57,9 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
     let chunk_of = |node: NodeIndex| match &graph.dag[node].work {
         NodeWork::Load => 0,
         NodeWork::Layer(id, _) | NodeWork::Relayout { layer: id, .. } => stages.chunk_of(*id),
-        NodeWork::Collective { range, .. } => chunk_of_parameters(model, stages, range),
+        NodeWork::Collective { range, .. } | NodeWork::SquareSum { range, .. } => {
+            chunk_of_parameters(model, stages, range)
+        }
         NodeWork::Elementwise { of, .. } => chunk_of_parameters(model, stages, &of.range),
     };
     let passes = 0..of.sharding.map_or(1, |sharding| sharding.passes.len());

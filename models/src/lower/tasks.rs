@@ -12,11 +12,11 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
 use super::{Lowering, bucket_name, devices};
-use crate::graph::{NodeWork, Scope, Tensor};
+use crate::graph::{NodeWork, Scope};
 use crate::program::chain_name;
 use crate::{
-    After, Axis, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer, Pass,
-    PassRanks, Phase, Sharding, Stream, Task, TaskId,
+    After, Axis, AxisLayout, AxisSet, Bucket, Buffer, Coefficient, Dimension, Elementwise, Exchange, Formula, Op,
+    Optimizer, Pass, PassRanks, Phase, Sharding, Squares, Stream, Task, TaskId,
 };
 
 /// The tasks of a role, as far as they are built.
@@ -181,7 +181,18 @@ impl<'a> Tasks<'a> {
                 // What is delivered on a device does not hold up the sums of other buckets.
                 let delivers = matches!(collective, Collective::Broadcast { .. });
                 let stream = if delivers { Stream::Receive } else { Stream::Exchange };
-                (Op::Exchange(exchange), stream, bucket_name(model, verb, range))
+                let name = match exchange.buffer {
+                    Buffer::Norm => format!("{verb} squares"),
+                    _ => bucket_name(model, verb, range),
+                };
+                (Op::Exchange(exchange), stream, name)
+            }
+            NodeWork::SquareSum { range, axes } => {
+                let name = bucket_name(model, "squares", range);
+                let (buffer, shared) = (self.buffer_at(node), self.parts_at(node));
+                let begins = !self.list.iter().any(|task| matches!(task.op, Op::Squares(_)));
+                let of = Squares { buffer, range: range.clone(), shared, axes: *axes, begins };
+                (Op::Squares(of), Stream::Compute, name)
             }
             NodeWork::Elementwise { of, stream } => {
                 let name = bucket_name(model, of.formula.name(), &of.range) + &self.suffix(in_pass, pass);
@@ -203,16 +214,24 @@ impl<'a> Tasks<'a> {
         of_edges.fold(AxisSet::default(), AxisSet::or)
     }
 
+    /// The buffer of a node's inputs.
+    fn buffer_at(&self, node: NodeIndex) -> Buffer {
+        let mut edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
+        edges.find_map(|edge| edge.weight().tensor.buffer()).unwrap_or(Buffer::Gradients)
+    }
+
     /// A formula in its place after the tasks so far: an update in each pass through split layers is scaled by the
     /// pass's own samples.
     fn in_pass(&self, of: &Elementwise) -> Formula {
-        let (Some(sharding), true) = (self.of.sharding, of.formula.writes(Buffer::Momentum)) else {
+        let (Some(sharding), true) = (self.of.sharding, of.formula.is_update()) else {
             return of.formula.clone();
         };
         let all = self.of.job.global_batch();
         let scale = all as f64 / sharding.update_batch(self.of.model, of.range.start, all) as f64;
         let again = self.list.iter().filter_map(|task| task.op.update()).any(|other| other.range == of.range);
-        Optimizer::update(scale, again)
+        let clip = of.formula.clips().then_some(Coefficient::CLIP);
+        let factors: Vec<Coefficient> = clip.into_iter().chain(Optimizer::scaled(scale)).collect();
+        self.of.job.rule.update(&factors, again)
     }
 
     /// Records the last task on the compute stream that `push` adds for a node; exchanges after it belong to
@@ -243,10 +262,9 @@ impl<'a> Tasks<'a> {
         axes: AxisSet,
         range: &Range<u64>,
     ) -> (&'static str, Exchange) {
-        let Lowering { graph, job, .. } = self.of;
-        let mut tensors = graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
+        let job = self.of.job;
         let shared = axes.iter().fold(self.parts_at(node), AxisSet::without);
-        let buffer = tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients);
+        let buffer = self.buffer_at(node);
         // Strategies declare buffers of fp32.
         let dtype = buffer.dtype(job.gradients, job.precision, &[]);
         let chunk = job.chunk.map_or(0, |bytes| dtype.elements_within(bytes.0).max(1));

@@ -13,7 +13,10 @@ pub struct BufferAddresses {
     parameters: ElementAddresses,
     weights: ElementAddresses,
     gradients: ElementAddresses,
-    momentum: ElementAddresses,
+    /// Those of each state of the optimizer.
+    state: ElementAddresses,
+    states: usize,
+    norm: ElementAddresses,
     declared: Vec<ElementAddresses>,
 }
 
@@ -25,7 +28,9 @@ impl BufferAddresses {
             parameters: of(Buffer::Parameters),
             weights: ElementAddresses::of_weights(program, (role, rank), reuse),
             gradients: ElementAddresses::of_gradients(program, (role, rank), reuse),
-            momentum: of(Buffer::Momentum),
+            state: of(Buffer::State(0)),
+            states: program.rule.states().len(),
+            norm: of(Buffer::Norm),
             declared: (0..program.buffers.len()).map(|index| of(Buffer::Declared(index))).collect(),
         }
     }
@@ -36,9 +41,15 @@ impl BufferAddresses {
             Buffer::Parameters => &self.parameters,
             Buffer::Weights => &self.weights,
             Buffer::Gradients => &self.gradients,
-            Buffer::Momentum => &self.momentum,
+            Buffer::State(_) => &self.state,
+            Buffer::Norm => &self.norm,
             Buffer::Declared(index) => &self.declared[index],
         }
+    }
+
+    /// The states that the optimizer keeps.
+    pub fn states(&self) -> impl Iterator<Item = Buffer> + use<> {
+        (0..self.states).map(Buffer::State)
     }
 
     /// The position of elements `range` of a buffer.

@@ -33,12 +33,13 @@ impl ElementAddresses {
     }
 
     /// A buffer of `rank` of a role, without sharing memory: of parameters and gradients those of the role's layers, of
-    /// their momentum what the rank updates.
+    /// the optimizer's states what the rank updates.
     pub(super) fn of(program: &Program, (role, rank): (&Role, u32), buffer: Buffer) -> ElementAddresses {
         let all = program.elements(buffer);
         let own = match buffer {
             Buffer::Declared(_) => program.kept_of(role, rank, buffer),
-            Buffer::Momentum => program.updated(role, rank),
+            Buffer::State(_) => program.updated(role, rank),
+            Buffer::Norm => std::iter::once(0..all).collect(),
             Buffer::Parameters => program.kept_parameters(role, rank),
             Buffer::Weights if !program.shares_parameters() => Vec::new(),
             Buffer::Weights | Buffer::Gradients => program.parameters_of(role),

@@ -140,6 +140,7 @@ impl FromStr for Decay {
                 return match text {
                     "constant" => Some(Decay::Constant),
                     "cosine" => Some(Decay::Cosine),
+                    "linear" => Some(Decay::Polynomial { power: 1.0 }),
                     _ => None,
                 };
             };
@@ -177,7 +178,7 @@ impl FromStr for Decay {
         read().ok_or_else(|| {
             format!(
                 "{text:?} is not a decay of the rate: write constant, steps:FACTOR@EPOCH,EPOCH,…, every:FACTOR@EPOCHS (both also \
-                 with steps behind, as in every:0.1@5000steps), polynomial:POWER, cosine, exponential:FACTOR, \
+                 with steps behind, as in every:0.1@5000steps), linear, polynomial:POWER, cosine, exponential:FACTOR, \
                  inverse:SLOPE@POWER or sigmoid:SLOPE@STEP, e.g. steps:0.1@30,60,80"
             )
         })

@@ -7,7 +7,7 @@ use super::{Periodic, Work};
 use crate::{After, Buffer, Op, Program};
 
 impl Program {
-    /// The checkpoint of the state: parameters, momentum unless ranks train models of their own, average and reference
+    /// The checkpoint of the state: parameters, what the optimizer keeps unless ranks train models of their own, average and reference
     /// models, running statistics, all in fp32.
     ///
     /// ```
@@ -28,7 +28,7 @@ impl Program {
     pub fn checkpoint(&self) -> Result<Program, InputError> {
         let mut work = Work::new(self);
         let (workers, elements) = (u64::from(self.workers()), self.whole_model().parameter_elements());
-        let mut state = 2 * elements;
+        let mut state = (1 + self.rule.states().len() as u64) * elements;
         if self.is_in_parts() {
             work.collect_model();
         }

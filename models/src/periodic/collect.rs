@@ -13,7 +13,10 @@ impl Work<'_> {
         let count = |pieces: &Pieces| pieces.iter().map(|(range, _)| range.end - range.start).sum::<u64>();
         let count = |rank: u32| match rank {
             0 => 0,
-            rank if holders.contains(rank) => self.of.collected_pieces(rank).iter().map(count).sum(),
+            rank if holders.contains(rank) => {
+                let [parameters, state] = self.of.collected_pieces(rank).map(|pieces| count(&pieces));
+                parameters + self.of.rule.states().len() as u64 * state
+            }
             _ => 0,
         };
         let counts: Vec<u64> = (0..self.of.workers()).map(count).collect();

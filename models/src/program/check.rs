@@ -95,6 +95,9 @@ impl Program {
                     return Err(fault(role, &task.name, "runs a chain that does not exist"));
                 }
                 Op::Elementwise(of) => self.check_formula(role, task, of)?,
+                Op::Squares(of) if of.range.start > of.range.end || self.elements(of.buffer) < of.range.end => {
+                    return Err(fault(role, &task.name, "reads elements that its buffer does not have"));
+                }
                 Op::Exchange(exchange) => self.check_exchange(role, id, exchange)?,
                 Op::Copy(copies) => self.check_copies(role, &task.name, copies)?,
                 _ => {}

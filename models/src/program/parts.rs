@@ -5,7 +5,7 @@ use std::ops::Range;
 use lockstep_topology::Collective;
 
 use crate::program::merged;
-use crate::{AxisSet, Buffer, Exchange, Members, Op, Program, Role, Task};
+use crate::{AxisSet, Buffer, Exchange, Members, Op, Program, Role, Squares, Task, pieces_within};
 
 impl Program {
     /// The elements of `range` that are `rank`'s own where it is sharded along `axes`; all of them without axes. Where
@@ -34,6 +34,28 @@ impl Program {
             true if role.names(buffer) => vec![all],
             _ => merged(parts),
         }
+    }
+
+    /// The elements of a range whose squares `rank` counts, in ascending order: its part where the range is sharded; of
+    /// split layers its own rows without padding; what ranks have in common on the first of those that add their sums.
+    pub fn counted(&self, of: &Squares, rank: u32) -> Vec<Range<u64>> {
+        let own = self.own_part(&of.range, of.shared, rank);
+        let Some(sharding) = &self.sharding else { return vec![own] };
+        let within = |ranges: &[Range<u64>]| -> Vec<Range<u64>> {
+            let pieces = pieces_within(&self.own_parameters(rank), ranges);
+            merged(pieces.into_iter().map(|(range, start)| start..start + range.end - range.start).collect())
+        };
+        let mut counted = within(&[own]);
+        if of.axes.contains(sharding.axis) && self.mesh.coordinate(sharding.axis, rank) > 0 {
+            for common in self.common_parameters(&self.roles[self.role_of(rank)]) {
+                let cut = |range: Range<u64>| {
+                    let before = range.start..range.end.min(common.start);
+                    [before, range.start.max(common.end)..range.end].into_iter().filter(|part| part.start < part.end)
+                };
+                counted = counted.into_iter().flat_map(cut).collect();
+            }
+        }
+        counted
     }
 
     /// The part of `range` of a rank among those along `axes`; of the range rounded up to equal parts where

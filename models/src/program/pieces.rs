@@ -8,7 +8,8 @@ use crate::{Axis, AxisSet, Members, Program};
 pub type Pieces = Vec<(Range<u64>, u64)>;
 
 impl Program {
-    /// The parameters of the whole model whose value `rank` sends to rank 0, and those whose momentum it sends.
+    /// The parameters of the whole model whose value `rank` sends to rank 0, and those
+    /// whose optimizer states it sends, the same of each state.
     pub fn collected_pieces(&self, rank: u32) -> [Pieces; 2] {
         let role = &self.roles[self.role_of(rank)];
         let own = self.own_parameters(rank);

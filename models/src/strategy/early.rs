@@ -3,7 +3,7 @@
 //!
 //! Updates and backward passes queue on one stream, so after an update a later bucket's gradients may use the memory of
 //! the updated ones. With several micro-batches, ranks accumulate their parts of each one's gradients at the same
-//! points, and update with the sums at the end.
+//! points, and update with the sums at the end. So they do where gradients are clipped.
 
 use petgraph::graph::NodeIndex;
 
@@ -117,16 +117,18 @@ impl Uses {
         let used_up: Vec<usize> = (0..buckets.len()).map(behind).collect();
         let mut used_up = used_up.iter().scan(0, greatest);
         let update = || Optimizer::update(1.0, false);
+        // Where gradients are clipped, each rank keeps its part of the sums until their norm is known.
+        let sums = job.accumulate > 1 || job.clips;
         let mut weights = Vec::new();
         for (bucket, made) in buckets.iter().zip(made) {
             let (scatters, sum) = sharing.scatter(graph, bucket, Scope::MicroBatch);
             order.insert(made + 1, scatters);
-            let formula = if job.accumulate > 1 { accumulate() } else { update() };
+            let formula = if sums { accumulate() } else { update() };
             let user = graph.arithmetic(formula, bucket.range.clone(), Scope::MicroBatch);
             order.insert(used_up.next().map_or(order.end(), |last| last + 1), [user]);
             weights.push(through(graph, &sum, (user, Tensor::WeightGradient), STAYS));
         }
-        if job.accumulate == 1 {
+        if !sums {
             return weights;
         }
         let step = |(bucket, sum): (&Ends, Flow)| {

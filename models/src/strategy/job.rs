@@ -8,7 +8,7 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 use super::{Bucket, Strategy};
 use crate::{
     Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Buffer, Declared, Gradients, LayerId, Mesh, Model, PassRanks,
-    PipelineSchedule, Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt,
+    PipelineSchedule, Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt, UpdateRule,
 };
 
 /// Everything that decides a program except where its ranks run.
@@ -65,6 +65,10 @@ pub struct Job {
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
     pub gradients: Gradients,
+    /// The rule of the optimizer.
+    pub rule: UpdateRule,
+    /// Whether gradients are clipped by their global norm.
+    pub clips: bool,
     /// The time on a node's main thread at the end of a device's job, where a strategy has one thread for a
     /// node's devices.
     pub callback: Time,
@@ -100,6 +104,8 @@ impl Job {
             transform_at: TransformAt::Host,
             precision: Precision::F32,
             gradients: Gradients::F32,
+            rule: UpdateRule::default(),
+            clips: false,
             callback: Time::ZERO,
             proofs: Proofs::default(),
         }

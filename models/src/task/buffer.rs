@@ -14,8 +14,12 @@ pub enum Buffer {
     Weights,
     /// Their gradients, in the same order.
     Gradients,
-    /// The optimizer's momentum, in the same order, of the parameters that a rank updates.
-    Momentum,
+    /// What the optimizer keeps for each parameter, in the same order, of the parameters that a rank updates: an index
+    /// into [`UpdateRule::states`](crate::UpdateRule::states).
+    State(usize),
+    /// The sum of the squares of all gradients, as [`SquareSum::elements`](crate::SquareSum::elements) has it; empty
+    /// where gradients are not clipped.
+    Norm,
     /// One that the program declares: an index into [`Program::buffers`](crate::Program::buffers).
     Declared(usize),
 }

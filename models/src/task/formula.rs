@@ -1,11 +1,13 @@
-//! Describes elementwise arithmetic on whole buffers: a formula is a list of multiply-adds, from which costs, layouts
+//! Describes elementwise arithmetic on whole buffers: a formula is a list of operations, from which costs, layouts
 //! and kernels follow.
 //!
-//! Every multiply-add rounds its product and then its sum, in the order of the list, so that every device gives
-//! the same bits.
+//! Every operation rounds once, a multiply-add its product and then its sum, in the order of the list; division and
+//! square root are those of IEEE 754. So every device gives the same bits.
 
 use std::ops::Range;
 
+use super::bound::{BoundBuffer, BoundFormula, BoundTerm};
+use super::coefficient::Coefficient;
 use crate::{AxisSet, Buffer, StepNumbers};
 
 /// A number that a formula reads or writes at each element.
@@ -17,73 +19,46 @@ pub enum Operand {
     Local(usize),
 }
 
-/// The factor of a product: the same for all elements, except for weight decay, and a pure function of the step.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Coefficient {
-    /// A constant, rounded to fp32.
-    Constant(f64),
-    /// 1. Absent in the first repetition of an iteration.
-    Again,
-    /// γ of the step. Absent while no gradient of the iteration waits to be applied.
-    Rate,
-    /// λ; 0 for parameters without weight decay.
-    WeightDecay,
-    /// μ: this one, or the optimizer's. Absent in an iteration that has no model before it.
-    Momentum(Option<f64>),
-    /// The factor of the optimizer's momentum: m, or m·η/η_before.
-    Kept {
-        /// Whether an update of the same parameters came before in this step: then it is m.
-        again: bool,
-    },
-    /// γ where the optimizer's momentum includes the rate; else absent.
-    Absorbed,
-    /// m where the optimizer looks ahead along its momentum; else absent.
-    Ahead,
-    /// The factor of the optimizer's step on the weights: γ, or 1 where the momentum includes the rate. Absent unless
-    /// the optimizer does as `ahead` says.
-    Taken {
-        /// With look-ahead.
-        ahead: bool,
-    },
+/// What a term computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// `to ← left + factor·right`, or `left − factor·right`; without `left`, `to ← factor·right`.
+    MultiplyAdd,
+    /// `to ← left·right`.
+    Multiply,
+    /// `to ← left / right`.
+    Divide,
+    /// `to ← √right`.
+    SquareRoot,
+    /// `to ← right + factor`.
+    Shift,
 }
 
-impl Coefficient {
-    /// 1: the product is exact.
-    pub const ONE: Coefficient = Coefficient::Constant(1.0);
-
-    fn value(self, numbers: &StepNumbers) -> Option<f32> {
-        match self {
-            Coefficient::Constant(value) => Some(value as f32),
-            Coefficient::Again => numbers.again.then_some(1.0),
-            Coefficient::Rate => Some(numbers.sgd.rate),
-            Coefficient::WeightDecay => Some(numbers.sgd.weight_decay),
-            Coefficient::Momentum(own) => numbers.moved.then(|| own.map_or(numbers.sgd.momentum, |own| own as f32)),
-            Coefficient::Kept { again } => Some(if again { numbers.sgd.momentum } else { numbers.sgd.keep }),
-            Coefficient::Absorbed => numbers.sgd.absorbed.then_some(numbers.sgd.rate),
-            Coefficient::Ahead => numbers.sgd.nesterov.then_some(numbers.sgd.momentum),
-            Coefficient::Taken { ahead } => {
-                (numbers.sgd.nesterov == ahead).then_some(if numbers.sgd.absorbed { 1.0 } else { numbers.sgd.rate })
-            }
-        }
+impl Arithmetic {
+    /// Whether results are sums of multiples of what is read, so that it may be applied to the parts of a sum.
+    pub fn is_linear(self) -> bool {
+        self == Arithmetic::MultiplyAdd
     }
 }
 
-/// `to ← plus + factor·times`, or `plus − factor·times`; without `plus`, `to ← factor·times`.
+/// One operation on the elements of its operands.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MultiplyAdd {
+pub struct Term {
+    /// Which operation.
+    pub arithmetic: Arithmetic,
     /// What is written.
     pub to: Operand,
-    /// What the product is added to.
-    pub plus: Option<Operand>,
-    /// Whether it is subtracted instead.
+    /// What a product is added to; the first factor; the dividend.
+    pub left: Option<Operand>,
+    /// Whether a product is subtracted instead.
     pub subtracts: bool,
-    /// The product's coefficient; a multiply-add whose coefficient is absent in a step is left out.
+    /// The coefficient of a multiply-add or a shift; a term whose coefficient is absent in a step is left out.
     pub factor: Coefficient,
-    /// The product's other factor.
-    pub times: Operand,
+    /// The other factor; the divisor; the only operand.
+    pub right: Operand,
 }
 
-/// Multiply-adds, applied in order to each element.
+/// Operations, applied in order to each element.
 ///
 /// ```
 /// # use lockstep_models::{Buffer, Coefficient, Formula, Operand};
@@ -96,40 +71,73 @@ pub struct MultiplyAdd {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formula {
     name: &'static str,
-    terms: Vec<MultiplyAdd>,
+    terms: Vec<Term>,
 }
 
 impl Formula {
-    /// The most multiply-adds of a formula; a GPU's kernel takes them as parameters.
-    pub const MOST_TERMS: usize = 8;
+    /// The most operations of a formula; a GPU's kernel takes them as parameters.
+    pub const MOST_TERMS: usize = 16;
     /// The most buffers of a formula, and the most intermediate results.
-    pub const MOST_OPERANDS: usize = 4;
+    pub const MOST_OPERANDS: usize = 6;
 
     /// An empty formula. Tasks are named after it, and reports group by its name.
     pub fn new(name: &'static str) -> Formula {
         Formula { name, terms: Vec::new() }
     }
 
-    /// Appends `to ← plus + factor·times`.
+    /// Appends `to ← left + factor·right`.
     #[must_use]
-    pub fn add(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
-        self.then(MultiplyAdd { to, plus: Some(plus), subtracts: false, factor, times })
+    pub fn add(self, to: Operand, left: Operand, factor: Coefficient, right: Operand) -> Formula {
+        self.then(Arithmetic::MultiplyAdd, to, Some(left), factor, right)
     }
 
-    /// Appends `to ← plus − factor·times`.
+    /// Appends `to ← left − factor·right`.
     #[must_use]
-    pub fn subtract(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
-        self.then(MultiplyAdd { to, plus: Some(plus), subtracts: true, factor, times })
+    pub fn subtract(self, to: Operand, left: Operand, factor: Coefficient, right: Operand) -> Formula {
+        let mut formula = self.add(to, left, factor, right);
+        formula.terms.iter_mut().rev().take(1).for_each(|term| term.subtracts = true);
+        formula
     }
 
-    /// Appends `to ← factor·times`.
+    /// Appends `to ← factor·right`.
     #[must_use]
-    pub fn scale(self, to: Operand, factor: Coefficient, times: Operand) -> Formula {
-        self.then(MultiplyAdd { to, plus: None, subtracts: false, factor, times })
+    pub fn scale(self, to: Operand, factor: Coefficient, right: Operand) -> Formula {
+        self.then(Arithmetic::MultiplyAdd, to, None, factor, right)
     }
 
-    fn then(mut self, term: MultiplyAdd) -> Formula {
-        self.terms.push(term);
+    /// Appends `to ← left·right`.
+    #[must_use]
+    pub fn multiply(self, to: Operand, left: Operand, right: Operand) -> Formula {
+        self.then(Arithmetic::Multiply, to, Some(left), Coefficient::ONE, right)
+    }
+
+    /// Appends `to ← left / right`.
+    #[must_use]
+    pub fn divide(self, to: Operand, left: Operand, right: Operand) -> Formula {
+        self.then(Arithmetic::Divide, to, Some(left), Coefficient::ONE, right)
+    }
+
+    /// Appends `to ← √of`.
+    #[must_use]
+    pub fn square_root(self, to: Operand, of: Operand) -> Formula {
+        self.then(Arithmetic::SquareRoot, to, None, Coefficient::ONE, of)
+    }
+
+    /// Appends `to ← of + by`.
+    #[must_use]
+    pub fn shift(self, to: Operand, of: Operand, by: Coefficient) -> Formula {
+        self.then(Arithmetic::Shift, to, None, by, of)
+    }
+
+    fn then(
+        mut self,
+        arithmetic: Arithmetic,
+        to: Operand,
+        left: Option<Operand>,
+        factor: Coefficient,
+        right: Operand,
+    ) -> Formula {
+        self.terms.push(Term { arithmetic, to, left, subtracts: false, factor, right });
         let locals = self.operands().map(|operand| if let Operand::Local(number) = operand { number + 1 } else { 0 });
         let most = locals.fold(self.buffers().len(), usize::max);
         let fits = most <= Formula::MOST_OPERANDS && self.terms.len() <= Formula::MOST_TERMS;
@@ -142,14 +150,14 @@ impl Formula {
         self.name
     }
 
-    /// Its multiply-adds, in order.
-    pub fn terms(&self) -> &[MultiplyAdd] {
+    /// Its operations, in order.
+    pub fn terms(&self) -> &[Term] {
         &self.terms
     }
 
-    /// The operands of each multiply-add: first those it reads, then the one it writes.
+    /// The operands of each operation: first those it reads, then the one it writes.
     fn operands(&self) -> impl Iterator<Item = Operand> {
-        self.terms.iter().flat_map(|term| term.plus.into_iter().chain([term.times, term.to]))
+        self.terms.iter().flat_map(|term| term.left.into_iter().chain([term.right, term.to]))
     }
 
     /// Its buffers, each once, in order of first use.
@@ -168,8 +176,8 @@ impl Formula {
     /// Whether it reads the content of a buffer from before.
     pub fn reads(&self, buffer: Buffer) -> bool {
         let of = Operand::Buffer(buffer);
-        let touches = |term: &&MultiplyAdd| [Some(term.to), term.plus, Some(term.times)].contains(&Some(of));
-        self.terms.iter().find(touches).is_some_and(|first| first.times == of || first.plus == Some(of))
+        let touches = |term: &&Term| [Some(term.to), term.left, Some(term.right)].contains(&Some(of));
+        self.terms.iter().find(touches).is_some_and(|first| first.right == of || first.left == Some(of))
     }
 
     /// Whether it changes a buffer.
@@ -177,10 +185,19 @@ impl Formula {
         self.terms.iter().any(|term| term.to == Operand::Buffer(buffer))
     }
 
+    /// Whether it is the optimizer's step: it changes what that keeps for each parameter.
+    pub fn is_update(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term.to, Operand::Buffer(Buffer::State(_))))
+    }
+
+    /// Whether it clips gradients.
+    pub fn clips(&self) -> bool {
+        self.terms.iter().any(|term| term.factor == Coefficient::CLIP)
+    }
+
     /// Whether it depends on the rate or the decay of the optimizer, which may differ from tensor to tensor.
     pub fn learns(&self) -> bool {
-        use Coefficient::{Absorbed, Rate, Taken, WeightDecay};
-        self.terms.iter().any(|term| matches!(term.factor, Rate | WeightDecay | Absorbed | Taken { .. }))
+        self.terms.iter().any(|term| term.factor.learns())
     }
 
     /// fp32 elements read and written for each element: one for each buffer that is read and one for each
@@ -194,10 +211,10 @@ impl Formula {
     #[must_use]
     pub fn replacing(&self, buffer: Buffer, by: Buffer) -> Formula {
         let replaced = |operand| if operand == Operand::Buffer(buffer) { Operand::Buffer(by) } else { operand };
-        let term = |term: &MultiplyAdd| MultiplyAdd {
+        let term = |term: &Term| Term {
             to: replaced(term.to),
-            plus: term.plus.map(replaced),
-            times: replaced(term.times),
+            left: term.left.map(replaced),
+            right: replaced(term.right),
             ..*term
         };
         Formula { name: self.name, terms: self.terms.iter().map(term).collect() }
@@ -210,14 +227,15 @@ impl Formula {
             Operand::Buffer(buffer) => buffers.iter().position(|other| *other == buffer).unwrap_or(0),
             Operand::Local(number) => buffers.len() + number,
         };
-        let term = |term: &MultiplyAdd| {
+        let term = |term: &Term| {
             let factor = term.factor.value(numbers)?;
             Some(BoundTerm {
+                arithmetic: term.arithmetic,
                 to: place(term.to),
-                plus: term.plus.map(place),
+                left: term.left.map(place),
                 factor: if term.subtracts { -factor } else { factor },
-                decays: term.factor == Coefficient::WeightDecay,
-                times: place(term.times),
+                decays: term.factor.decays(),
+                right: place(term.right),
             })
         };
         let terms = self.terms.iter().filter_map(term).collect();
@@ -228,51 +246,6 @@ impl Formula {
         let buffers = buffers.iter().map(of).collect();
         BoundFormula { buffers, terms, decay_batch_norm: numbers.sgd.decay_batch_norm }
     }
-}
-
-/// A formula with numbers as coefficients, as devices evaluate it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BoundFormula {
-    /// Its buffers, in the order of [`Formula::buffers`].
-    pub buffers: Vec<BoundBuffer>,
-    /// Its multiply-adds, in order.
-    pub terms: Vec<BoundTerm>,
-    /// Whether weight decay applies to all parameters.
-    pub decay_batch_norm: bool,
-}
-
-impl BoundFormula {
-    /// Whether λ occurs in it and is not 0, so that it may differ from parameter to parameter.
-    pub fn decays(&self) -> bool {
-        self.terms.iter().any(|term| term.decays && term.factor != 0.0)
-    }
-}
-
-/// A buffer of a formula.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BoundBuffer {
-    /// Which.
-    pub buffer: Buffer,
-    /// Whether the formula reads its content from before.
-    pub read: bool,
-    /// Whether the formula changes it.
-    pub written: bool,
-}
-
-/// `to ← plus + factor·times`, or without `plus` the product alone. Operands are numbered: first the formula's buffers,
-/// then intermediate results.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BoundTerm {
-    /// What is written.
-    pub to: usize,
-    /// What the product is added to.
-    pub plus: Option<usize>,
-    /// The product's factor that is the same for all elements.
-    pub factor: f32,
-    /// Whether this factor is 0 for parameters without weight decay.
-    pub decays: bool,
-    /// The other factor.
-    pub times: usize,
 }
 
 /// A formula on a range of its buffers.

@@ -2,8 +2,7 @@
 
 use crate::Multipliers;
 
-/// One step of SGD on parameters in numbers, which the coefficients of
-/// [`Optimizer::update`](crate::Optimizer::update) name.
+/// One step on parameters in numbers: rate and decay of every rule, and the momentum of SGD.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SgdStep {
     /// η of this step.
@@ -36,11 +35,28 @@ impl SgdStep {
     }
 }
 
+/// One step in the numbers of rules that keep moments of the gradient.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MomentStep {
+    /// t: its number since training began, counted from 1.
+    pub step: u64,
+    /// β₁.
+    pub beta1: f64,
+    /// β₂.
+    pub beta2: f64,
+    /// ε.
+    pub epsilon: f64,
+}
+
 /// The numbers of a step that coefficients name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepNumbers {
-    /// Those of the optimizer.
+    /// Rate, decay and momentum of the optimizer.
     pub sgd: SgdStep,
+    /// Its moments.
+    pub moments: MomentStep,
+    /// The factor that clips gradients; 1 where they are not clipped.
+    pub clip: f64,
     /// Whether a repetition of this iteration came before.
     pub again: bool,
     /// Whether the shared model has moved in an iteration before.
@@ -48,8 +64,9 @@ pub struct StepNumbers {
 }
 
 impl From<SgdStep> for StepNumbers {
-    /// Those of the first repetition, with a model before it.
+    /// Those of the first step's first repetition, with a model before it and moments as PyTorch's defaults have them.
     fn from(sgd: SgdStep) -> StepNumbers {
-        StepNumbers { sgd, again: false, moved: true }
+        let moments = MomentStep { step: 1, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
+        StepNumbers { sgd, moments, clip: 1.0, again: false, moved: true }
     }
 }

@@ -101,8 +101,7 @@ pub(crate) fn failure(error: SimError, experiment: &Experiment) -> Failure {
     }
 }
 
-/// The elements that SGD keeps for each parameter: its velocity, where there is momentum; learners have none
-/// of their own.
+/// The elements that the optimizer keeps for each parameter; learners have none of their own.
 pub(crate) fn optimizer_elements(experiment: &Experiment) -> u64 {
-    u64::from(experiment.optimizer.momentum != 0.0 && !experiment.strategy.trains_apart())
+    if experiment.strategy.trains_apart() { 0 } else { experiment.optimizer.kept_elements() }
 }

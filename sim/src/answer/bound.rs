@@ -230,7 +230,7 @@ impl KernelLimits {
 fn seconds(program: &Program, platform: &Platform<'_>, device: &Device, rank: u32) -> f64 {
     let role = &program.roles[program.role_of(rank)];
     let each = |(id, task): (usize, &Task)| match task.op {
-        Op::Compute { .. } | Op::Elementwise(_) | Op::Copy(_) => {
+        Op::Compute { .. } | Op::Elementwise(_) | Op::Squares(_) | Op::Copy(_) => {
             let cost = cost(&task.op, program, platform, device, rank);
             cost.map_or(0.0, |cost| cost.seconds) * f64::from(role.runs_of(id))
         }

@@ -19,7 +19,7 @@ use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
     Axis, AxisLayout, Dimension, LayerId, Model, Optimizer, Parameter, Pass, Program, RunLength, SgdStep, ShardLayer,
-    Sharding,
+    Sharding, SquareSum, StepNumbers, UpdateRule,
 };
 use lockstep_topology::InputError;
 
@@ -56,7 +56,7 @@ pub(super) fn train(
     let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
     let boundary = boundary(program, sharding);
 
-    let mut weights = Weights::new(init::parameters(whole, seed));
+    let mut weights = Weights::new(init::parameters(whole, seed), optimizer.rule);
     let part = |samples| Part::new(program, sharding, samples, seed);
     let mut of_worker = (0..workers).map(|_| part(samples)).collect::<Result<Vec<Part<'_>>, _>>()?;
     let mut of_pass = part(sharding.pass_samples())?;
@@ -83,12 +83,13 @@ pub(super) fn train(
             of_pass.return_gradients(boundary, pass, &mut of_worker);
             if sharding.variable_batch {
                 let batch = u64::from(sharding.pass_samples());
-                let numbers = optimizer.step(step, &run_length(batch));
+                let numbers = optimizer.numbers(step, &run_length(batch));
                 // The gradient is a mean over all samples so far. The rate has changed since the last step, for which
                 // momentum is corrected once, not since the last pass.
                 let part = (global_batch as f64 / batch as f64) as f32;
-                let keep = if number == 0 { numbers.keep } else { numbers.momentum };
-                weights.update(whole, &back, (&SgdStep { keep, ..numbers }, part), &gradient);
+                let keep = if number == 0 { numbers.sgd.keep } else { numbers.sgd.momentum };
+                let numbers = StepNumbers { sgd: SgdStep { keep, ..numbers.sgd }, ..numbers };
+                weights.update(whole, &back, (&numbers, part), &gradient);
             } else if let Some(sum) = sums.get_mut(of_leader) {
                 add_into(sum, &gradient);
             } else {
@@ -102,13 +103,27 @@ pub(super) fn train(
                 }
             }
         }
-        let numbers = optimizer.step(step, &run_length(global_batch));
-        if !sums.is_empty() {
-            let sum = if sums.len() == 1 { sums.remove(0) } else { sum_of_parts(program, sharding, &sums)? };
-            weights.update(whole, &back, (&numbers, 1.0), &sum);
+        let numbers = optimizer.numbers(step, &run_length(global_batch));
+        let of_back = match sums.len() {
+            0 => None,
+            1 => Some(sums.remove(0)),
+            _ => Some(sum_of_parts(program, sharding, &sums)?),
+        };
+        let of_front = sum_of_workers(program, sharding, &gradients)?;
+        let clip = optimizer.clip_norm.map_or(1.0, |most| {
+            let mut norm = SquareSum::zero();
+            let mut add = |layers: &[LayerId], sum: &[f32]| {
+                let parameters = layers.iter().flat_map(|id| &whole.node(*id).parameters);
+                parameters.for_each(|parameter| norm.add(&sum[range(parameter)]));
+            };
+            add(&front, &of_front);
+            of_back.iter().for_each(|sum| add(&back, sum));
+            norm.clip_coefficient(most) as f32
+        });
+        if let Some(sum) = &of_back {
+            weights.update(whole, &back, (&numbers, clip), sum);
         }
-        let sum = sum_of_workers(program, sharding, &gradients)?;
-        weights.update(whole, &front, (&numbers, 1.0), &sum);
+        weights.update(whole, &front, (&numbers, clip), &of_front);
     }
     Ok(weights.values)
 }
@@ -185,24 +200,56 @@ fn range(parameter: &Parameter) -> Range<usize> {
     parameter.range.start as usize..parameter.range.end as usize
 }
 
-/// The whole model's parameters and their momentum.
+/// The whole model's parameters, and what the optimizer keeps for each: momentum, or two moments.
 struct Weights {
     values: Vec<f32>,
-    velocity: Vec<f32>,
+    states: [Vec<f32>; 2],
+    rule: UpdateRule,
 }
 
 impl Weights {
-    fn new(values: Vec<f32>) -> Weights {
-        Weights { velocity: vec![0.0; values.len()], values }
+    fn new(values: Vec<f32>, rule: UpdateRule) -> Weights {
+        Weights { states: [(); 2].map(|()| vec![0.0; values.len()]), values, rule }
     }
 
-    /// Updates the parameters of these layers, whose gradients are first multiplied by `scale` (Goyal et al. 2017, Eq.
-    /// 9 and 10).
-    fn update(&mut self, model: &Model, layers: &[LayerId], (step, scale): (&SgdStep, f32), gradient: &[f32]) {
+    /// Updates the parameters of these layers, whose gradients are first multiplied by `scale`.
+    fn update(&mut self, model: &Model, layers: &[LayerId], (of, scale): (&StepNumbers, f32), gradient: &[f32]) {
+        match self.rule {
+            UpdateRule::Sgd => self.descend(model, layers, (&of.sgd, scale), gradient),
+            UpdateRule::Adam | UpdateRule::AdamW => self.adapt(model, layers, (of, scale), gradient),
+        }
+    }
+
+    /// Adam, and AdamW where decay is decoupled (Kingma & Ba 2015, end of §2; Loshchilov & Hutter 2019, Alg. 2).
+    fn adapt(&mut self, model: &Model, layers: &[LayerId], (of, scale): (&StepNumbers, f32), gradient: &[f32]) {
+        let (step, t) = (&of.sgd, of.moments.step as f64);
+        let (beta1, beta2) = (of.moments.beta1, of.moments.beta2);
+        let rate = f64::from(step.rate);
+        let length = (rate / (1.0 - beta1.powf(t))) as f32;
+        let correction = (1.0 / (1.0 - beta2.powf(t)).sqrt()) as f32;
         for parameter in layers.iter().flat_map(|id| &model.node(*id).parameters) {
             let decay = if parameter.decay || step.decay_batch_norm { step.weight_decay } else { 0.0 };
             for at in range(parameter) {
-                let (w, v) = (&mut self.values[at], &mut self.velocity[at]);
+                let mut g = scale * gradient[at];
+                let [m, v] = &mut self.states;
+                let (w, m, v) = (&mut self.values[at], &mut m[at], &mut v[at]);
+                match self.rule {
+                    UpdateRule::AdamW => *w -= (rate * f64::from(decay)) as f32 * *w,
+                    _ => g += decay * *w,
+                }
+                *m += (1.0 - beta1) as f32 * (g - *m);
+                *v = beta2 as f32 * *v + (1.0 - beta2) as f32 * (g * g);
+                *w -= length * (*m / (correction * v.sqrt() + of.moments.epsilon as f32));
+            }
+        }
+    }
+
+    /// Momentum SGD (Goyal et al. 2017, Eq. 9 and 10).
+    fn descend(&mut self, model: &Model, layers: &[LayerId], (step, scale): (&SgdStep, f32), gradient: &[f32]) {
+        for parameter in layers.iter().flat_map(|id| &model.node(*id).parameters) {
+            let decay = if parameter.decay || step.decay_batch_norm { step.weight_decay } else { 0.0 };
+            for at in range(parameter) {
+                let (w, v) = (&mut self.values[at], &mut self.states[0][at]);
                 let plain = scale * gradient[at] + decay * *w;
                 let d_output = if step.absorbed { step.rate * plain } else { plain };
                 *v = step.keep * *v + d_output;

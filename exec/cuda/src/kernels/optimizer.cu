@@ -17,13 +17,15 @@ __device__ inline void decays_of(const u32* mask, u64 first, const Group& group,
 }
 
 // A formula as in models::BoundFormula: its buffers are the first operands, intermediate results the others. A term is
-// to | plus << 4 | times << 8 | decays << 12, with 15 for a missing plus.
-constexpr u32 BUFFERS = 4, OPERANDS = 8;
+// to | left << 4 | right << 8 | decays << 12 | arithmetic << 13, with 15 for a missing left operand.
+constexpr u32 BUFFERS = 6, OPERANDS = 12;
+
+enum Arithmetic : u32 { MULTIPLY_ADD, MULTIPLY, DIVIDE, SQUARE_ROOT, SHIFT };
 
 struct Terms {
     u32 count, read, written;
-    u32 codes[8];
-    float factors[8];
+    u32 codes[16];
+    float factors[16];
 };
 
 // Applies `act` to the operand of this number, if there is one. The number is the same for all threads; operands are in
@@ -39,15 +41,38 @@ __device__ inline void on_operand(float (&operands)[OPERANDS][4], u32 number, Ac
     case 5: act(operands[5]); break;
     case 6: act(operands[6]); break;
     case 7: act(operands[7]); break;
+    case 8: act(operands[8]); break;
+    case 9: act(operands[9]); break;
+    case 10: act(operands[10]); break;
+    case 11: act(operands[11]); break;
     }
 }
 
-// One multiply-add after the other: to ← plus + factor·times, rounded twice, or the product alone; `mask` may be null
+// right alone becomes the result of a term: its product or sum with the factor, or its square root.
+__device__ inline float of_right(u32 arithmetic, float factor, float right) {
+    switch (arithmetic) {
+    case MULTIPLY_ADD: return factor * right;
+    case SQUARE_ROOT: return sqrtf(right);
+    case SHIFT: return right + factor;
+    default: return right;
+    }
+}
+
+// The same with left: each operation rounds by itself, as in IEEE 754.
+__device__ inline float with_left(u32 arithmetic, float left, float value) {
+    switch (arithmetic) {
+    case MULTIPLY: return left * value;
+    case DIVIDE: return left / value;
+    default: return left + value;
+    }
+}
+
+// One term after the other: to ← left + factor·right, rounded twice, or one of the other operations; `mask` may be null
 // if no term has weight decay.
 KERNEL(evaluate_formula)(
-    float* a, float* b, float* c, float* d, const u32* mask, u64 first, u64 elements, Terms terms) {
+    float* a, float* b, float* c, float* d, float* e, float* f, const u32* mask, u64 first, u64 elements, Terms terms) {
     each_group(elements, [&](const Group& group) {
-        float* const buffers[BUFFERS] = {a, b, c, d};
+        float* const buffers[BUFFERS] = {a, b, c, d, e, f};
         float operands[OPERANDS][4] = {}, decays[4] = {};
 #pragma unroll
         for (u32 each = 0; each < BUFFERS; ++each) {
@@ -55,18 +80,18 @@ KERNEL(evaluate_formula)(
         }
         if (mask) decays_of(mask, first, group, 1.0f, decays);
         for (u32 term = 0; term < terms.count; ++term) {
-            const u32 code = terms.codes[term], to = code & 15, plus = code >> 4 & 15;
+            const u32 code = terms.codes[term], to = code & 15, left = code >> 4 & 15, arithmetic = code >> 13 & 7;
             float values[4] = {};
-            on_operand(operands, code >> 8 & 15, [&](const float (&times)[4]) {
+            on_operand(operands, code >> 8 & 15, [&](const float (&right)[4]) {
 #pragma unroll
                 for (u32 lane = 0; lane < 4; ++lane) {
                     const bool spared = (code >> 12 & 1) && decays[lane] == 0.0f;
-                    values[lane] = (spared ? 0.0f : terms.factors[term]) * times[lane];
+                    values[lane] = of_right(arithmetic, spared ? 0.0f : terms.factors[term], right[lane]);
                 }
             });
-            on_operand(operands, plus, [&](const float (&added)[4]) {
+            on_operand(operands, left, [&](const float (&other)[4]) {
 #pragma unroll
-                for (u32 lane = 0; lane < 4; ++lane) values[lane] = added[lane] + values[lane];
+                for (u32 lane = 0; lane < 4; ++lane) values[lane] = with_left(arithmetic, other[lane], values[lane]);
             });
             on_operand(operands, to, [&](float (&written)[4]) {
 #pragma unroll
@@ -77,5 +102,5 @@ KERNEL(evaluate_formula)(
         for (u32 each = 0; each < BUFFERS; ++each) {
             if (terms.written >> each & 1) store(buffers[each], group, operands[each]);
         }
-    }, a, b, c, d);
+    }, a, b, c, d, e, f);
 }

@@ -59,7 +59,12 @@ impl<A: Activation> Rank<A> {
             gradients: placed("gradients", Buffer::Gradients)?,
             places: of.places.clone(),
             declared: declared.collect::<Result<_, _>>()?,
-            momentum: placed("the optimizer's momentum", Buffer::Momentum)?,
+            states: of
+                .places
+                .states()
+                .map(|state| placed("what the optimizer keeps", state))
+                .collect::<Result<_, _>>()?,
+            norm: placed("the sum of squares of gradients", Buffer::Norm)?,
             statistics: DeviceBuffer::new(context, "running statistics", (of.statistics.len(), Dtype::F32))?,
             masks: masks(&of, &streams, context)?,
             scratch: GpuMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,

@@ -67,6 +67,12 @@ impl Devices for Gpus {
         Ok((most * self.count() as u64).min(u64::from(u32::MAX)) as u32)
     }
 
+    fn check_clipping(&self) -> Result<(), InputError> {
+        let message = "is predicted on GPUs, which sum no squares of gradients here yet: leave it out, use device cpu, or predict \
+                       with lockstep sim predict";
+        Err(InputError::flag("clip_norm", "", message))
+    }
+
     fn check_sums(&self, here: &[u32]) -> Result<(), InputError> {
         let refuse = |message: &str| Err(InputError::flag("algorithm", "library:nccl", message));
         if let Some(reason) = self.all.iter().find_map(|gpu| gpu.no_nccl.as_ref()) {

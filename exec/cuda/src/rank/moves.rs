@@ -17,11 +17,11 @@ impl<A: Activation> Rank<A> {
             Some(FormulaBuffer { values: self.held(buffer).view_mut(&self.places.place(buffer, &range)), written })
         };
         let Some(a) = operand(0) else { unreachable!("a formula has a buffer") };
-        let (b, c, d) = (operand(1), operand(2), operand(3));
+        let [b, c, d, e, f] = [1, 2, 3, 4, 5].map(operand);
         let mask = formula.decays().then(|| self.mask(formula.decay_batch_norm));
         let (first, elements) = (range.start as u64, range.len() as u64);
         let terms = FormulaTerms::of(formula);
-        Command::Launch(EvaluateFormula { a, b, c, d, mask, first, elements, terms }.call())
+        Command::Launch(EvaluateFormula { a, b, c, d, e, f, mask, first, elements, terms }.call())
     }
 }
 

@@ -45,8 +45,8 @@ impl Needs {
         let held = |buffer: Buffer, elements: usize| of.program.dtype(buffer).bytes(elements as u64);
         let declared = of.declared.iter().enumerate();
         let declared: u64 = declared.map(|(index, elements)| held(Buffer::Declared(index), *elements)).sum();
-        let placed = [Buffer::Weights, Buffer::Gradients, Buffer::Momentum]
-            .map(|buffer| held(buffer, of.places.of(buffer).elements()));
+        let placed = [Buffer::Weights, Buffer::Gradients].into_iter().chain(of.places.states());
+        let placed: u64 = placed.map(|buffer| held(buffer, of.places.of(buffer).elements())).sum();
         let parameters = held(Buffer::Parameters, of.parameters.len());
         let statistics = Dtype::F32.bytes(of.statistics.len() as u64);
         let sample = of.program.model.sample();
@@ -60,7 +60,7 @@ impl Needs {
             input: 2 * sample.dtype.bytes(input) + arranged_bytes(input, sample, form, in_flight),
             kept,
             scratch: chains.iter().map(scratch).max().unwrap_or(0),
-            buffers: parameters + placed.iter().sum::<u64>() + statistics + declared + masks,
+            buffers: parameters + placed + statistics + declared + masks,
             workspace: executor.map_or(Ok(0), |executor| executor.choose(&calls(of, &chains, share)))?,
         })
     }

@@ -4,7 +4,7 @@
 //! `mask` has a bit for each parameter of the model, 32 to a word from the lowest bit on: whether weight decay applies.
 //! `first` is the number of a range's first parameter.
 
-use lockstep_models::{BoundFormula, BoundTerm, Formula};
+use lockstep_models::{Arithmetic, BoundFormula, BoundTerm, Formula};
 
 use super::{BUFFERS, OPTIMIZER};
 use crate::argument::{Argument, ToArgument};
@@ -28,7 +28,7 @@ impl ToArgument for FormulaBuffer {
     }
 }
 
-/// The multiply-adds of a formula, as passed to the kernel by value.
+/// The terms of a formula, as passed to the kernel by value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FormulaTerms {
     count: u32,
@@ -43,10 +43,12 @@ impl FormulaTerms {
     pub fn of(formula: &BoundFormula) -> FormulaTerms {
         let bits = |set: Vec<bool>| set.iter().rev().fold(0, |bits, set| bits << 1 | u32::from(*set));
         let (mut codes, mut factors) = ([0; Formula::MOST_TERMS], [0.0; Formula::MOST_TERMS]);
-        for (at, BoundTerm { to, plus, factor, decays, times }) in formula.terms.iter().enumerate() {
-            let plus = plus.map_or(15, |plus| plus as u32);
-            codes[at] = *to as u32 | plus << 4 | (*times as u32) << 8 | u32::from(*decays) << 12;
-            factors[at] = *factor;
+        for (at, term) in formula.terms.iter().enumerate() {
+            let BoundTerm { arithmetic, to, left, factor, decays, right } = *term;
+            let left = left.map_or(15, |left| left as u32);
+            let operands = to as u32 | left << 4 | (right as u32) << 8;
+            codes[at] = operands | u32::from(decays) << 12 | code(arithmetic) << 13;
+            factors[at] = factor;
         }
         FormulaTerms {
             count: formula.terms.len() as u32,
@@ -55,6 +57,17 @@ impl FormulaTerms {
             codes,
             factors,
         }
+    }
+}
+
+/// The number of an operation in the kernel.
+fn code(arithmetic: Arithmetic) -> u32 {
+    match arithmetic {
+        Arithmetic::MultiplyAdd => 0,
+        Arithmetic::Multiply => 1,
+        Arithmetic::Divide => 2,
+        Arithmetic::SquareRoot => 3,
+        Arithmetic::Shift => 4,
     }
 }
 
@@ -75,6 +88,8 @@ kernels! {
         b: Option<FormulaBuffer>[elements],
         c: Option<FormulaBuffer>[elements],
         d: Option<FormulaBuffer>[elements],
+        e: Option<FormulaBuffer>[elements],
+        f: Option<FormulaBuffer>[elements],
         mask: Option<View<u32>>[(first + elements).div_ceil(32)],
         first: u64,
         elements: u64,

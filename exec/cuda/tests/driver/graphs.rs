@@ -147,6 +147,8 @@ fn changing_commands_are_not_captured() {
                 b: Some(table::FormulaBuffer { values: ones, written: false }),
                 c: None,
                 d: None,
+                e: None,
+                f: None,
                 mask: None,
                 first: 0,
                 elements: 8,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use lockstep_cuda::table::{EvaluateFormula, FormulaBuffer, FormulaTerms};
 use lockstep_exec::device::cpu::{self, Slice};
-use lockstep_models::{BoundBuffer, BoundFormula, BoundTerm, Buffer, Formula, Optimizer, SgdStep};
+use lockstep_models::{Arithmetic, BoundBuffer, BoundFormula, BoundTerm, Buffer, Formula, Optimizer, SgdStep};
 use proptest::prelude::*;
 
 use crate::emulator::Emulator;
@@ -80,42 +80,68 @@ fn any_update() -> impl Strategy<Value = BoundFormula> {
     })
 }
 
-/// Random multiply-adds of three buffers and two intermediate results, all of which have values before they are read.
+/// The buffers of a random formula, and its intermediate results.
+const BUFFERS: usize = Formula::MOST_OPERANDS;
+const LOCALS: usize = 2;
+
+/// Random operations on as many buffers as a formula may have and two intermediate results, all of which have values
+/// before they are read.
 fn any_formula() -> impl Strategy<Value = BoundFormula> {
+    let all = BUFFERS + LOCALS;
     let factor = prop_oneof![Just(1.0f32), Just(-1.0f32), -1.0f32..1.0];
-    let term = (0..5usize, proptest::option::of(0..5usize), factor, any::<bool>(), 0..5usize);
-    proptest::collection::vec(term, 1..=Formula::MOST_TERMS - 2).prop_map(|terms| {
-        let copied = |to, times| BoundTerm { to, plus: None, factor: 1.0, decays: false, times };
-        let term = |(to, plus, factor, decays, times)| BoundTerm { to, plus, factor, decays, times };
-        let terms: Vec<BoundTerm> =
-            [copied(3, 0), copied(4, 1)].into_iter().chain(terms.into_iter().map(term)).collect();
+    let kinds = [Arithmetic::Multiply, Arithmetic::Divide, Arithmetic::SquareRoot, Arithmetic::Shift];
+    let kind = prop_oneof![Just(Arithmetic::MultiplyAdd), proptest::sample::select(kinds.to_vec())];
+    let term = (kind, 0..all, proptest::option::of(0..all), factor, any::<bool>(), 0..all);
+    proptest::collection::vec(term, 1..=Formula::MOST_TERMS - LOCALS).prop_map(move |terms| {
+        let multiply_add = Arithmetic::MultiplyAdd;
+        let copied =
+            |to, right| BoundTerm { arithmetic: multiply_add, to, left: None, factor: 1.0, decays: false, right };
+        let term = |(arithmetic, to, left, factor, decays, right)| {
+            let left: Option<usize> = match arithmetic {
+                Arithmetic::MultiplyAdd => left,
+                Arithmetic::Multiply | Arithmetic::Divide => Some(left.unwrap_or(right)),
+                Arithmetic::SquareRoot | Arithmetic::Shift => None,
+            };
+            BoundTerm { arithmetic, to, left, factor, decays, right }
+        };
+        let locals = (0..LOCALS).map(|local| copied(BUFFERS + local, local));
+        let terms: Vec<BoundTerm> = locals.chain(terms.into_iter().map(term)).collect();
         let first = |at: usize| {
-            let touches = |term: &&BoundTerm| term.to == at || term.times == at || term.plus == Some(at);
-            terms.iter().find(touches).is_some_and(|term| term.times == at || term.plus == Some(at))
+            let touches = |term: &&BoundTerm| term.to == at || term.right == at || term.left == Some(at);
+            terms.iter().find(touches).is_some_and(|term| term.right == at || term.left == Some(at))
         };
         let buffer = |at: usize| BoundBuffer {
             buffer: Buffer::Declared(at),
             read: first(at),
             written: terms.iter().any(|term| term.to == at),
         };
-        BoundFormula { buffers: (0..3).map(buffer).collect(), terms, decay_batch_norm: false }
+        BoundFormula { buffers: (0..BUFFERS).map(buffer).collect(), terms, decay_batch_norm: false }
     })
+}
+
+/// The bits of values, those of a square root of a negative number or of 0/0 being any that are no number.
+fn numbers(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|value| if value.is_nan() { f32::NAN } else { *value }).collect()
 }
 
 /// A formula in one launch, on the CPU device, and term by term.
 fn evaluated(emulator: &mut Emulator, memory: &mut Memory, tensors: &Tensors, formula: &BoundFormula) {
     let (all, range) = (tensors.all(), tensors.range.clone());
-    let mut values: [Vec<f32>; 3] = std::array::from_fn(|_| memory.values(all));
-    let held = [0, 1, 2].map(|at| memory.put(&values[at]));
-    let operand = |at: usize| FormulaBuffer {
-        values: held[at].part(range.clone()).write(),
-        written: formula.buffers[at].written,
+    let count = formula.buffers.len();
+    let mut values: Vec<Vec<f32>> = (0..count).map(|_| memory.values(all)).collect();
+    let held: Vec<_> = values.iter().map(|values| memory.put(values)).collect();
+    let operand = |at: usize| {
+        let written = formula.buffers.get(at)?.written;
+        Some(FormulaBuffer { values: held[at].part(range.clone()).write(), written })
     };
+    let [b, c, d, e, f] = [1, 2, 3, 4, 5].map(operand);
     let launch = EvaluateFormula {
-        a: operand(0),
-        b: Some(operand(1)),
-        c: Some(operand(2)),
-        d: None,
+        a: operand(0).expect("a formula has a buffer"),
+        b,
+        c,
+        d,
+        e,
+        f,
         mask: formula.decays().then(|| memory.put(&tensors.mask()).read()),
         first: range.start as u64,
         elements: range.len() as u64,
@@ -132,17 +158,19 @@ fn evaluated(emulator: &mut Emulator, memory: &mut Memory, tensors: &Tensors, fo
         let mut slices: Vec<Slice<'_>> = parts.map(slice).collect();
         cpu::evaluate(formula, decays, &mut slices);
         for at in part {
-            let mut operands = [expected[0][at], expected[1][at], expected[2][at], f32::NAN, f32::NAN];
+            let of_buffers = expected.iter().map(|values| values[at]);
+            let mut operands: Vec<f32> = of_buffers.chain([f32::NAN; Formula::MOST_OPERANDS]).collect();
             for term in &formula.terms {
                 let factor = if term.decays && !decays { 0.0 } else { term.factor };
-                let product = factor * operands[term.times];
-                operands[term.to] = term.plus.map_or(product, |plus| operands[plus] + product);
+                let left = term.left.map_or(f32::NAN, |left| operands[left]);
+                operands[term.to] = term.result(left, factor, operands[term.right]);
             }
-            (0..3).for_each(|of| expected[of][at] = operands[of]);
+            (0..count).for_each(|of| expected[of][at] = operands[of]);
         }
     }
     for (at, of) in formula.buffers.iter().enumerate() {
-        same(&values[at], &expected[at], "the CPU device's values");
-        same(&memory.get(held[at]), &expected[at], if of.written { "written values" } else { "read values" });
+        let expected = numbers(&expected[at]);
+        same(&numbers(&values[at]), &expected, "the CPU device's values");
+        same(&numbers(&memory.get(held[at])), &expected, if of.written { "written values" } else { "read values" });
     }
 }

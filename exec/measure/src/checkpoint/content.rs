@@ -49,6 +49,9 @@ pub(super) struct Header {
     /// Number of buffers that the program declares as state.
     #[serde(default, skip_serializing_if = "is_none")]
     pub(super) buffers: usize,
+    /// Number of states of the optimizer, where it is not one.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(super) states: usize,
     /// Floats as bits, since JSON has no NaN.
     pub(super) judge_before: Option<u64>,
     /// The same, for the accuracies after the last epochs.

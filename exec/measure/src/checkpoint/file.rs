@@ -20,6 +20,7 @@ use super::content::{Content, Header, KEY, Tensor, digest};
 /// The version of the format that this program writes; it reads this one and older ones.
 pub const VERSION: u64 = 1;
 
+/// The name of the optimizer's only state.
 const VELOCITY: &str = "optimizer_velocity";
 const PREVIOUS: &str = "average_previous";
 const CLAIMS: &str = "claims";
@@ -47,6 +48,11 @@ fn learner(index: usize) -> String {
 /// The tensor name of a device's reference model; the first device has none, since its reference is the average model.
 fn reference(index: usize) -> String {
     format!("reference_{}", index + 1)
+}
+
+/// The tensor name of one of several states of the optimizer.
+fn optimizer_state(index: usize) -> String {
+    format!("optimizer_state_{index}")
 }
 
 /// The tensor name of a buffer that the program declares as state.
@@ -81,16 +87,8 @@ impl<V: AsRef<[f32]>> Checkpoint<V> {
     }
 
     fn content(&self, model: &Model) -> Content<'_> {
-        let State {
-            position,
-            weights,
-            statistics: of_workers,
-            velocity,
-            average,
-            references,
-            buffers,
-            accuracy_monitor,
-        } = &self.state;
+        let State { position, weights, statistics: of_workers, states, average, references, buffers, accuracy_monitor } =
+            &self.state;
         let trained = average.as_ref().map_or(&weights[0], |(average, _)| average).as_ref();
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();
@@ -100,9 +98,12 @@ impl<V: AsRef<[f32]>> Checkpoint<V> {
             tensors.push(Tensor::of(parameter.name.clone(), shape, values));
         }
         let previous = average.as_ref().and_then(|(_, previous)| previous.as_ref());
-        match average {
-            None => tensors.push(Tensor::flat(VELOCITY.to_owned(), velocity.as_ref())),
-            Some(_) => tensors.extend(numbered(weights, learner)),
+        if average.is_some() {
+            tensors.extend(numbered(weights, learner));
+        }
+        match states.as_slice() {
+            [only] => tensors.push(Tensor::flat(VELOCITY.to_owned(), only.as_ref())),
+            several => tensors.extend(numbered(several, optimizer_state)),
         }
         tensors.extend(previous.map(|previous| Tensor::flat(PREVIOUS.to_owned(), previous.as_ref())));
         tensors.extend(numbered(references, reference));
@@ -126,6 +127,7 @@ impl<V: AsRef<[f32]>> Checkpoint<V> {
             previous: previous.is_some(),
             references: references.len(),
             buffers: buffers.len(),
+            states: if states.len() > 1 { states.len() } else { 0 },
             judge_before: accuracy_monitor.before().map(f64::to_bits),
             judge_recent: accuracy_monitor.recent().iter().copied().map(f64::to_bits).collect(),
             evaluations: self.log.evaluations.iter().map(evaluation).collect(),
@@ -222,8 +224,9 @@ impl Tensors<'_> {
         for name in &header.parameters {
             trained.extend(self.values(name)?);
         }
-        let (weights, velocity, average) = match header.learners {
-            0 => (vec![trained], self.values(VELOCITY)?, None),
+        let (weights, states, average) = match header.learners {
+            0 if header.states == 0 => (vec![trained], vec![self.values(VELOCITY)?], None),
+            0 => (vec![trained], each(header.states, optimizer_state)?, None),
             learners => {
                 let weights = each(learners, learner)?;
                 let previous = header.previous.then(|| self.values(PREVIOUS)).transpose()?;
@@ -234,7 +237,7 @@ impl Tensors<'_> {
             position: Position { epoch: header.epoch, samples: header.samples },
             weights,
             statistics: each(header.workers, statistics)?,
-            velocity,
+            states,
             average,
             references: each(header.references, reference)?,
             buffers: each(header.buffers, buffer)?,

@@ -1,6 +1,6 @@
 //! Evaluates a formula on slices of its buffers, block by block, so that each buffer passes through memory once.
 
-use lockstep_models::{BoundFormula, BoundTerm, Formula};
+use lockstep_models::{Arithmetic, BoundFormula, BoundTerm, Formula};
 
 use crate::simd::wide;
 
@@ -72,39 +72,64 @@ pub fn evaluate(formula: &BoundFormula, decays: bool, buffers: &mut [Slice<'_>])
             operands.iter_mut().zip(of_buffers.chain(of_locals)).for_each(|(operand, values)| *operand = values);
             for term in &formula.terms {
                 let factor = if term.decays && !decays { 0.0 } else { term.factor };
-                multiply_add(term, factor, &mut operands);
+                operate(term, factor, &mut operands);
             }
         }
     });
 }
 
-/// One multiply-add on a block.
+/// One operation on a block, which rounds as [`BoundTerm::result`] does.
 #[inline(always)]
-fn multiply_add(term: &BoundTerm, factor: f32, operands: &mut [Slice<'_>; OPERANDS]) {
-    let Slice::Written(to) = std::mem::take(&mut operands[term.to]) else {
-        unreachable!("a formula says which buffers it writes");
-    };
-    let times = operands[term.times].all();
-    let in_place = term.times == term.to;
-    match term.plus {
-        None if in_place => to.iter_mut().for_each(|t| *t *= factor),
-        None => to.iter_mut().zip(times).for_each(|(t, b)| *t = factor * *b),
-        Some(plus) if plus == term.to && in_place => to.iter_mut().for_each(|t| *t += factor * *t),
-        Some(plus) if plus == term.to => to.iter_mut().zip(times).for_each(|(t, b)| *t += factor * *b),
-        Some(plus) if in_place => {
-            to.iter_mut().zip(operands[plus].all()).for_each(|(t, a)| *t = *a + factor * *t);
+fn operate(term: &BoundTerm, factor: f32, operands: &mut [Slice<'_>; OPERANDS]) {
+    match (term.arithmetic, term.left) {
+        (Arithmetic::MultiplyAdd, Some(left)) => binary(term, left, operands, |a, b| a + factor * b),
+        (Arithmetic::Multiply, Some(left)) => binary(term, left, operands, |a, b| a * b),
+        (Arithmetic::Divide, Some(left)) => binary(term, left, operands, |a, b| a / b),
+        (Arithmetic::SquareRoot, _) => unary(term, operands, f32::sqrt),
+        (Arithmetic::Shift, _) => unary(term, operands, |b| b + factor),
+        (Arithmetic::MultiplyAdd | Arithmetic::Multiply | Arithmetic::Divide, None) => {
+            unary(term, operands, |b| factor * b);
         }
-        Some(plus) => {
-            let sources = operands[plus].all().iter().zip(times);
-            to.iter_mut().zip(sources).for_each(|(t, (a, b))| *t = *a + factor * *b);
-        }
+    }
+}
+
+/// `to ← f(right)` on a block.
+#[inline(always)]
+fn unary(term: &BoundTerm, operands: &mut [Slice<'_>; OPERANDS], f: impl Fn(f32) -> f32) {
+    let to = taken(term, operands);
+    match operands[term.right].all() {
+        _ if term.right == term.to => to.iter_mut().for_each(|t| *t = f(*t)),
+        right => to.iter_mut().zip(right).for_each(|(t, b)| *t = f(*b)),
     }
     operands[term.to] = Slice::Written(to);
 }
 
+/// `to ← f(left, right)` on a block.
+#[inline(always)]
+fn binary(term: &BoundTerm, left: usize, operands: &mut [Slice<'_>; OPERANDS], f: impl Fn(f32, f32) -> f32) {
+    let to = taken(term, operands);
+    let (a, b) = (operands[left].all(), operands[term.right].all());
+    match (left == term.to, term.right == term.to) {
+        (true, true) => to.iter_mut().for_each(|t| *t = f(*t, *t)),
+        (true, false) => to.iter_mut().zip(b).for_each(|(t, b)| *t = f(*t, *b)),
+        (false, true) => to.iter_mut().zip(a).for_each(|(t, a)| *t = f(*a, *t)),
+        (false, false) => to.iter_mut().zip(a.iter().zip(b)).for_each(|(t, (a, b))| *t = f(*a, *b)),
+    }
+    operands[term.to] = Slice::Written(to);
+}
+
+/// The operand that a term writes, taken from among them: reads of it are reads of what is written.
+#[inline(always)]
+fn taken<'a>(term: &BoundTerm, operands: &mut [Slice<'a>; OPERANDS]) -> &'a mut [f32] {
+    let Slice::Written(to) = std::mem::take(&mut operands[term.to]) else {
+        unreachable!("a formula says which buffers it writes");
+    };
+    to
+}
+
 #[cfg(test)]
 mod tests {
-    use lockstep_models::{Optimizer, SgdStep};
+    use lockstep_models::{BoundBuffer, Buffer, Optimizer, SgdStep};
     use proptest::prelude::*;
 
     use super::*;
@@ -152,7 +177,74 @@ mod tests {
         }
     }
 
+    /// A term in f64, each of its operations rounded to fp32 once: f64 has more than twice as many bits, so that the
+    /// rounding in between changes nothing (Figueroa 1995).
+    fn rounded(term: &BoundTerm, factor: f32, operands: &[f32]) -> f32 {
+        let (right, factor) = (f64::from(operands[term.right]), f64::from(factor));
+        let left = term.left.map_or(f64::NAN, |left| f64::from(operands[left]));
+        let once = |value: f64| value as f32;
+        match term.arithmetic {
+            Arithmetic::MultiplyAdd if term.left.is_none() => once(factor * right),
+            Arithmetic::MultiplyAdd => once(left + f64::from(once(factor * right))),
+            Arithmetic::Multiply => once(left * right),
+            Arithmetic::Divide => once(left / right),
+            Arithmetic::SquareRoot => once(right.sqrt()),
+            Arithmetic::Shift => once(right + factor),
+        }
+    }
+
+    /// One of the operations, on any of `operands` operands.
+    fn any_term(operands: usize) -> impl Strategy<Value = BoundTerm> {
+        let kinds = prop::sample::select(vec![
+            Arithmetic::MultiplyAdd,
+            Arithmetic::Multiply,
+            Arithmetic::Divide,
+            Arithmetic::SquareRoot,
+            Arithmetic::Shift,
+        ]);
+        let of = (0..operands, prop::option::of(0..operands), 0..operands);
+        (kinds, of, -2.0f32..2.0, any::<bool>()).prop_map(|(arithmetic, (to, left, right), factor, decays)| {
+            let left = match arithmetic {
+                Arithmetic::MultiplyAdd => left,
+                Arithmetic::Multiply | Arithmetic::Divide => Some(left.unwrap_or(right)),
+                Arithmetic::SquareRoot | Arithmetic::Shift => None,
+            };
+            BoundTerm { arithmetic, to, left, factor, decays, right }
+        })
+    }
+
     proptest! {
+        /// Any operations on as many buffers as a formula may have, and an intermediate result, give the bits of f64
+        /// arithmetic that rounds each operation once; a result that is no number is none in both.
+        #[test]
+        fn operations_round_once(
+            terms in prop::collection::vec(any_term(7), 1..=Formula::MOST_TERMS - 1),
+            decays in any::<bool>(),
+            values in prop::collection::vec(-3.0f32..3.0, 6..1300),
+        ) {
+            let copied = BoundTerm { arithmetic: Arithmetic::MultiplyAdd, to: 6, left: None, factor: 1.0, decays: false, right: 0 };
+            let terms: Vec<BoundTerm> = std::iter::once(copied).chain(terms).collect();
+            let buffers = (0..6).map(|at| BoundBuffer { buffer: Buffer::Declared(at), read: true, written: true }).collect();
+            let of = BoundFormula { buffers, terms, decay_batch_norm: false };
+            let length = values.len() / 6;
+            let mut held: Vec<Vec<f32>> = values.chunks_exact(length).take(6).map(<[f32]>::to_vec).collect();
+            let mut expected = held.clone();
+            for at in 0..length {
+                let mut operands: Vec<f32> = expected.iter().map(|values| values[at]).chain([f32::NAN]).collect();
+                for term in &of.terms {
+                    let factor = if term.decays && !decays { 0.0 } else { term.factor };
+                    operands[term.to] = rounded(term, factor, &operands);
+                }
+                expected.iter_mut().zip(operands).for_each(|(values, value)| values[at] = value);
+            }
+            let mut slices: Vec<Slice<'_>> = held.iter_mut().map(|values| Slice::Written(values)).collect();
+            evaluate(&of, decays, &mut slices);
+            let bits = |value: &f32| if value.is_nan() { None } else { Some(value.to_bits()) };
+            for (held, expected) in held.iter().zip(&expected) {
+                prop_assert!(held.iter().map(bits).eq(expected.iter().map(bits)));
+            }
+        }
+
         /// The formula gives the bits of its definition in scalars (Goyal et al. 2017, Eq. 9 and 10; Sutskever et al.
         /// 2013 for Nesterov's), in all forms, with gradients scaled or not, over several blocks and a part of one.
         #[test]

@@ -20,6 +20,12 @@ fn settings_that_nothing_reads_are_refused() {
         ("seconds_per_run", "seconds_per_run = 0.5\nepochs = 2", ""),
         ("nesterov", "optimizer.nesterov = true\noptimizer.momentum = 0", ""),
         ("momentum_form", "optimizer.momentum_form = \"absorbed\"\noptimizer.momentum = 0", ""),
+        ("momentum", "optimizer.momentum = 0.5\noptimizer.name = \"adam\"", ""),
+        ("nesterov", "optimizer.nesterov = true\noptimizer.name = \"adam\"", ""),
+        ("momentum_form", "optimizer.momentum_form = \"absorbed\"\noptimizer.name = \"adamw\"", ""),
+        ("beta1", "optimizer.beta1 = 0.8", "optimizer.name = \"adamw\""),
+        ("beta2", "optimizer.beta2 = 0.99", "optimizer.name = \"adam\""),
+        ("epsilon", "optimizer.epsilon = 1e-6", "optimizer.name = \"adamw\""),
         ("decay_batch_norm", "optimizer.decay_batch_norm = true", "optimizer.weight_decay = 0.1"),
         ("warm_up", "optimizer.warm_up = \"gradual:5\"", "optimizer.scaling = \"linear:8\""),
         ("input.callback", INPUT, "strategy = \"first-device-table\""),
@@ -30,14 +36,17 @@ fn settings_that_nothing_reads_are_refused() {
         let error = Experiment::parse("e.toml", &text).unwrap().configurations().unwrap_err();
         assert!(error.to_string().starts_with("e.toml:3: "), "{error}");
         let text = if beside.is_empty() {
-            text.replace("momentum = 0", "momentum = 0.5").replace("epochs", "steps")
+            text.replace("momentum = 0\n", "momentum = 0.5\n")
+                .replace("epochs", "steps")
+                .replace("adam\"", "sgd\"")
+                .replace("adamw\"", "sgd\"")
         } else {
             text
         };
         let read = Experiment::parse("e.toml", &format!("{text}{beside}\n")).unwrap();
         assert_eq!(read.check_read(), Ok(()), "{key}");
     }
-    assert_eq!(ALL.len(), 12);
+    assert_eq!(ALL.len(), 18);
 }
 
 /// What a file states for all arms is taken if one arm reads it, and refused if none does; what an arm states, if it reads

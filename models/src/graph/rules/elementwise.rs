@@ -1,4 +1,5 @@
-//! Derives the layouts of elementwise arithmetic from its formula: multiply-adds are linear in what they read.
+//! Derives the layouts of elementwise arithmetic from its formula: multiply-adds are linear in what they read, products,
+//! quotients, square roots and shifts are not.
 //!
 //! A value may depend on inputs that are replicated (R), own (O) and partial (P):
 //!
@@ -8,13 +9,14 @@
 //! | P alone | partial, own | sums and multiples of parts are parts of the sum and the multiple |
 //! | P and R | own | as a part it would count what is replicated once for each rank |
 //! | O, with or without others | own, partial | each rank has a version, and a sum over versions is a tensor of its own |
+//! | P, by what is not linear | nothing | of the parts of a sum it is something else than of the sum |
 //!
 //! A split is kept if all operands have it, since elements do not depend on each other. What the first rank gives alone
-//! it computes from what it has. The optimizer's momentum
-//! belongs to one model: gradients must reach it complete or sharded, tensor by tensor.
+//! it computes from what it has. The optimizer's states
+//! belong to one model: gradients must reach it complete or sharded, tensor by tensor.
 
-use super::{COLUMNS, ELEMENTS, FEATURES, TensorLayout, are_alike};
-use crate::{AxisLayout, Buffer, Formula, Operand};
+use super::{COLUMNS, ELEMENTS, FEATURES, Tensor, TensorLayout, are_alike};
+use crate::{AxisLayout, Formula, Operand};
 
 /// What a value depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,9 +59,13 @@ impl Origin {
 
 /// Whether a formula may take these inputs and give these outputs.
 pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
-    if formula.writes(Buffer::Momentum) {
+    if formula.is_update() {
         let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
-        return inputs.iter().all(|(_, layout)| is_part(*layout)) && are_alike(inputs, outputs);
+        // All ranks clip by the same norm.
+        let (norms, gradients): (Vec<_>, Vec<_>) = inputs.iter().partition(|(tensor, _)| *tensor == Tensor::SquareSum);
+        return norms.iter().all(|(_, layout)| *layout == AxisLayout::Replicated)
+            && gradients.iter().all(|(_, layout)| is_part(*layout))
+            && are_alike(&gradients, outputs);
     }
     if [FEATURES, ELEMENTS].iter().any(|split| inputs.iter().chain(outputs).all(|(_, layout)| layout == split)) {
         return true;
@@ -91,7 +97,10 @@ pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[Tens
         }
         for term in formula.terms() {
             let of = |operand| values.iter().find(|(other, _)| *other == operand).map_or(Origin::default(), |of| of.1);
-            let origin = of(term.times).and(term.plus.map_or(Origin::default(), of));
+            let origin = of(term.right).and(term.left.map_or(Origin::default(), of));
+            if origin.partial && !term.arithmetic.is_linear() {
+                return false;
+            }
             set(&mut values, term.to, origin);
         }
     }

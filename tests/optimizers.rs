@@ -1,0 +1,223 @@
+//! Tests optimizers: their formulas against what they are defined to be, what they keep, and where they are refused.
+
+use std::sync::Arc;
+
+use lockstep_data::Dataset;
+use lockstep_exec::device::cpu::{Slice, evaluate};
+use lockstep_exec::{RunOptions, run};
+use lockstep_models::memory::Memory;
+use lockstep_models::{
+    Coefficient, Decay, Job, Model, Op, Optimizer, Program, RunLength, SquareSum, StepNumbers, UpdateRule, random_model,
+};
+use proptest::prelude::*;
+
+use crate::equivalence::plain;
+
+const RUN: RunLength = RunLength { global_batch: 32, steps_per_epoch: 5, steps: 10 };
+
+/// One parameter with its moments in f64, as `torch.optim.Adam` and `torch.optim.AdamW` step (single tensor).
+struct Adam {
+    weight: f64,
+    first: f64,
+    second: f64,
+}
+
+impl Adam {
+    fn step(&mut self, of: &Optimizer, number: u64, mut gradient: f64) {
+        let rate = of.rate(number, &RUN);
+        let t = number as i32 + 1;
+        match of.rule {
+            UpdateRule::AdamW => self.weight *= 1.0 - rate * of.weight_decay,
+            _ => gradient += of.weight_decay * self.weight,
+        }
+        self.first = of.beta1 * self.first + (1.0 - of.beta1) * gradient;
+        self.second = of.beta2 * self.second + (1.0 - of.beta2) * gradient * gradient;
+        let first = self.first / (1.0 - of.beta1.powi(t));
+        let second = self.second / (1.0 - of.beta2.powi(t));
+        self.weight -= rate * first / (second.sqrt() + of.epsilon);
+    }
+}
+
+/// Steps of an optimizer on `weights`, with the gradient of each; returns the weights after each step.
+fn stepped(of: &Optimizer, mut weights: Vec<f32>, gradients: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    let mut states = vec![vec![0.0f32; weights.len()]; of.rule.states().len()];
+    let step = |(number, gradient): (usize, &Vec<f32>)| {
+        let numbers = of.numbers(number as u64, &RUN);
+        let clip = of.clip_norm.map_or(1.0, |most| SquareSum::of(gradient).clip_coefficient(most));
+        let factors: &[Coefficient] = if of.clip_norm.is_some() { &[Coefficient::CLIP] } else { &[] };
+        let formula = of.rule.update(factors, false);
+        let bound = formula.bind(&StepNumbers { clip, ..numbers });
+        let mut held: Vec<(lockstep_models::Buffer, Slice<'_>)> = vec![
+            (lockstep_models::Buffer::Gradients, Slice::Read(gradient)),
+            (lockstep_models::Buffer::Parameters, Slice::Written(&mut weights)),
+        ];
+        for (index, state) in states.iter_mut().enumerate() {
+            held.push((lockstep_models::Buffer::State(index), Slice::Written(state)));
+        }
+        let mut slices: Vec<Slice<'_>> = Vec::new();
+        for buffer in &bound.buffers {
+            let at = held.iter().position(|(of, _)| *of == buffer.buffer).expect("a buffer of optimizers");
+            slices.push(held.swap_remove(at).1);
+        }
+        evaluate(&bound, true, &mut slices);
+        drop(slices);
+        weights.clone()
+    };
+    gradients.iter().enumerate().map(step).collect()
+}
+
+proptest! {
+    /// Ten steps at rates that change are those of PyTorch's Adam and AdamW up to fp32's rounding: a step is at most a few
+    /// rates long, and each of its roundings is within 2⁻²⁴ of the weight or the step.
+    #[test]
+    fn ten_steps_are_those_of_adam(
+        weights in prop::collection::vec(-2.0f32..2.0, 1..40),
+        seed in any::<u64>(),
+        rule in prop::sample::select(vec![UpdateRule::Adam, UpdateRule::AdamW]),
+        (beta1, beta2) in (0.0f64..0.95, 0.5f64..0.9995),
+        weight_decay in prop_oneof![Just(0.0), 0.0f64..0.3],
+    ) {
+        let decay = Decay::Every { factor: 0.5, epochs: 1.0 };
+        let of = Optimizer { beta1, beta2, weight_decay, decay, ..Optimizer::of_rule(rule) };
+        // Of magnitudes from 10⁻³ to 10, so that ε does not hide rounding.
+        let gradient = |step: u64, at: usize| {
+            let mixed = (seed ^ (step * 977 + at as u64 * 131)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+            let sign = if mixed & 1 == 0 { 1.0 } else { -1.0 };
+            sign * 10f32.powf((mixed >> 1) as f32 % 4096.0 / 1024.0 - 3.0)
+        };
+        let gradients: Vec<Vec<f32>> =
+            (0..10).map(|step| (0..weights.len()).map(|at| gradient(step, at)).collect()).collect();
+        let trained = stepped(&of, weights.clone(), &gradients);
+        for (at, weight) in weights.iter().enumerate() {
+            let mut exact = Adam { weight: f64::from(*weight), first: 0.0, second: 0.0 };
+            for (number, (gradient, trained)) in gradients.iter().zip(&trained).enumerate() {
+                exact.step(&of, number as u64, f64::from(gradient[at]));
+                let bound = 1e-6 * (number + 1) as f64 * exact.weight.abs().max(0.01);
+                prop_assert!((f64::from(trained[at]) - exact.weight).abs() < bound, "{} {}", trained[at], exact.weight);
+            }
+        }
+    }
+
+    /// A clipped step of SGD without momentum moves weights by at most the rate times the norm, along the gradient; a
+    /// gradient of a smaller norm is not changed at all.
+    #[test]
+    fn clipped_steps_have_the_norm(
+        gradient in prop::collection::vec(-3.0f32..3.0, 2..50), most in 0.1f64..20.0,
+    ) {
+        let of = Optimizer { learning_rate: 1.0, momentum: 0.0, clip_norm: Some(most), ..Optimizer::default() };
+        let norm = gradient.iter().map(|g| f64::from(*g) * f64::from(*g)).sum::<f64>().sqrt();
+        let moved = stepped(&of, vec![0.0; gradient.len()], std::slice::from_ref(&gradient)).remove(0);
+        let length = moved.iter().map(|w| f64::from(*w) * f64::from(*w)).sum::<f64>().sqrt();
+        if norm + 1e-6 < most {
+            prop_assert!(moved.iter().zip(&gradient).all(|(moved, g)| *moved == -*g));
+        } else {
+            let expected = norm * (most / (norm + 1e-6)).min(1.0);
+            prop_assert!((length - expected).abs() < 1e-5 * expected, "{length} {expected}");
+            let factor = most / (norm + 1e-6);
+            let along = |(moved, g): (&f32, &f32)| (f64::from(*moved) + factor * f64::from(*g)).abs() < 1e-6 * (1.0 + norm);
+            prop_assert!(moved.iter().zip(&gradient).all(along));
+        }
+    }
+}
+
+fn model() -> Arc<Model> {
+    Arc::new(random_model(11, false))
+}
+
+fn job(rule: UpdateRule, strategy: &str, workers: u32) -> Job {
+    Job { rule, strategy: strategy.parse().unwrap(), ..Job::new(model(), workers, 4) }
+}
+
+/// Adam keeps two moments where SGD keeps one: twice the memory, checkpoints of three times the parameters, and seven
+/// elements moved for each instead of five. With ZeRO each rank has a part.
+#[test]
+fn what_adam_keeps_follows_from_its_states() {
+    let elements = model().parameter_elements();
+    let saved = |program: &Program| {
+        let checkpoint = program.checkpoint().unwrap();
+        let saves = checkpoint.roles[0].tasks.iter().find_map(|task| match task.op {
+            Op::Save { bytes } => Some(bytes),
+            _ => None,
+        });
+        saves.unwrap() / 4
+    };
+    let moved = |program: &Program| {
+        let updates = program.roles[0].tasks.iter().filter_map(|task| task.op.update());
+        updates.map(|of| of.formula.accesses() * (of.range.end - of.range.start)).sum::<u64>()
+    };
+    let of = |rule, strategy| {
+        let program = job(rule, strategy, 2).program().unwrap();
+        let kept = Memory::of_role(&program, 0, program.rule.states().len() as u64).unwrap().optimizer / 4;
+        (kept, saved(&program) - elements, moved(&program))
+    };
+    for strategy in ["ssgd", "zero-1", "zero-2", "zero-3"] {
+        let (sgd, adam) = (of(UpdateRule::Sgd, strategy), of(UpdateRule::AdamW, strategy));
+        assert_eq!((adam.0, adam.1), (2 * sgd.0, 2 * sgd.1), "{strategy}");
+        assert_eq!(sgd.1, elements, "{strategy}");
+        assert_eq!(5 * adam.2, 7 * sgd.2, "{strategy}");
+        let parts = if strategy == "ssgd" { 1 } else { 2 };
+        assert!(sgd.0 * parts >= elements && sgd.0 * parts <= elements + 64, "{strategy}");
+    }
+}
+
+/// What a strategy does not define is refused at its setting, with the cure; so is a run by another optimizer than the
+/// program's.
+#[test]
+fn undefined_optimizers_are_refused() {
+    for (strategy, rule, clips, wanted) in [
+        ("sma", UpdateRule::Adam, false, "--optimizer: adam: "),
+        ("ea-sgd", UpdateRule::AdamW, false, "step by SGD"),
+        ("local-sgd:tau=2", UpdateRule::AdamW, false, "use sgd"),
+        ("sma", UpdateRule::Sgd, true, "each learner has its own"),
+        ("local-sgd", UpdateRule::Sgd, true, "--clip-norm"),
+    ] {
+        let error = Job { clips, ..job(rule, strategy, 2) }.program().unwrap_err().to_string();
+        assert!(error.contains(wanted), "{strategy}: {error}");
+    }
+    let lenet = Arc::new(lockstep_readers::load_model("lenet").unwrap());
+    let of = |strategy: &str, mesh: Option<&str>| {
+        let mesh = mesh.map(|mesh| mesh.parse().unwrap());
+        Job { strategy: strategy.parse().unwrap(), mesh, ..Job::new(Arc::clone(&lenet), 2, 4) }
+    };
+    let varies = of("hybrid:b:variable-batch", None);
+    let adam = Job { rule: UpdateRule::Adam, ..varies.clone() }.program().unwrap_err().to_string();
+    assert!(adam.contains("--optimizer: adam: ") && adam.contains("without variable-batch"), "{adam}");
+    let clips = Job { clips: true, ..varies }.program().unwrap_err().to_string();
+    assert!(clips.contains("before the norm is known"), "{clips}");
+    let stages = Job { clips: true, ..of("ssgd", Some("pipeline=2")) }.program().unwrap_err().to_string();
+    assert!(stages.contains("without pipeline"), "{stages}");
+    let model = model();
+    let (data, _) = Dataset::load("synthetic:64", &model).unwrap();
+    let refused = |program: &Program, optimizer: Optimizer| {
+        let options = RunOptions { steps: 1, optimizer, ..RunOptions::default() };
+        run(program, &data, &options).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let program = job(UpdateRule::AdamW, "ssgd", 1).program().unwrap();
+    let error = refused(&program, plain());
+    assert!(error.contains("steps by adamw"), "{error}");
+    let error = refused(&program, Optimizer { clip_norm: Some(1.0), ..Optimizer::of_rule(UpdateRule::AdamW) });
+    assert!(error.contains("clipping"), "{error}");
+}
+
+/// Norms are tasks of the program: a sum for each update, and where ranks hold parts of gradients one exchange of a fixed
+/// number of elements before the first update.
+#[test]
+fn norms_are_in_the_program() {
+    for (strategy, exchanges) in [("ssgd", 0), ("zero-1", 1), ("zero-2", 1), ("zero-3", 1)] {
+        let job = Job { clips: true, ..job(UpdateRule::AdamW, strategy, 4) };
+        let program = job.program().unwrap();
+        let tasks = &program.roles[0].tasks;
+        let squares = tasks.iter().filter(|task| matches!(task.op, Op::Squares(_))).count();
+        let updates = tasks.iter().filter(|task| task.op.update().is_some()).count();
+        assert_eq!(squares, updates, "{strategy}");
+        let of_norms = tasks.iter().position(|task| task.name == "allreduce squares");
+        assert_eq!(of_norms.is_some(), exchanges == 1, "{strategy}");
+        let first = tasks.iter().position(|task| task.op.update().is_some()).unwrap();
+        let last = tasks.iter().rposition(|task| matches!(task.op, Op::Squares(_))).unwrap();
+        assert!(last < first && of_norms.is_none_or(|at| last < at && at < first), "{strategy}");
+        if let Some(Op::Exchange(of)) = of_norms.map(|at| &tasks[at].op) {
+            assert_eq!(of.range, 0..SquareSum::ELEMENTS, "{strategy}");
+        }
+        assert_eq!(Job { clips: false, ..job }.program().unwrap().elements(lockstep_models::Buffer::Norm), 0);
+    }
+}
