@@ -35,7 +35,7 @@ impl Buffer {
         match self {
             Buffer::Gradients => gradients.dtype(precision),
             Buffer::Declared(index) => declared.get(index).map_or(Dtype::F32, |buffer| buffer.dtype),
-            Buffer::Parameters | Buffer::Weights | Buffer::Momentum => Dtype::F32,
+            Buffer::Parameters | Buffer::Weights | Buffer::State(_) | Buffer::Norm => Dtype::F32,
         }
     }
 }

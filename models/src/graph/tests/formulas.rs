@@ -25,7 +25,7 @@ fn only_linear_operations_take_parts_of_sums() {
     let gives = |formula: &Formula, input: AxisLayout, output: AxisLayout| {
         let of = Elementwise::new(formula.clone(), 0..1);
         let work = NodeWork::Elementwise { of, stream: Stream::Compute };
-        let rule = Rule { work: &work, axis: Axis::Data, by_channel: false };
+        let rule = Rule { work: &work, axis: Axis::Data, operands: None };
         rule.allows(&[(Tensor::WeightGradient, input)], &[(Tensor::Weight, output)])
     };
     let (own, same, partial, split) = (AxisLayout::Own, AxisLayout::Replicated, AxisLayout::Partial, FEATURES);
