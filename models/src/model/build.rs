@@ -170,13 +170,13 @@ fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
 
 /// Layers compute with values, unless their kind reads integers.
 fn check_integers<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
-    let Some(Layer::Input(samples)) = nodes.first().map(|node| &node.layer) else { return Ok(()) };
-    let dtype = samples.0.dtype;
+    let Some(sample) = nodes.first().and_then(|node| node.layer.sample()) else { return Ok(()) };
+    let dtype = sample.dtype;
     let wrong = |node: &Node| node.inputs.contains(&LayerId(0)) && !node.layer.rule().kind().reads_integers;
     match nodes.iter().position(wrong).filter(|_| dtype.is_integer()) {
         None => Ok(()),
         Some(index) => {
-            let message = format!("computes with values, and the samples are {}: give it fp32", samples.0);
+            let message = format!("computes with values, and the samples are {sample}: give it fp32");
             Err(draft(index).error(message))
         }
     }
