@@ -151,6 +151,11 @@ impl Layer {
         self.rule().kind().is_loss
     }
 
+    /// What it says of a sample, if it is the model's input.
+    pub fn sample(&self) -> Option<SampleTensor> {
+        if let Layer::Input(Samples(sample)) = self { Some(*sample) } else { None }
+    }
+
     /// Whether it is the model's input.
     pub fn is_input(&self) -> bool {
         matches!(self, Layer::Input(_))

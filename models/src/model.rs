@@ -189,10 +189,7 @@ impl Model {
 
     /// Shape and format of one sample.
     pub fn sample(&self) -> SampleTensor {
-        match &self.nodes[0].layer {
-            Layer::Input(samples) => samples.0,
-            _ => SampleTensor::values(self.input()),
-        }
+        self.nodes[0].layer.sample().unwrap_or(SampleTensor::values(self.input()))
     }
 
     /// The labels of a sample, which all losses share; `None` where they need none.

@@ -170,13 +170,13 @@ fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
 
 /// Layers compute with values, unless their kind reads integers.
 fn check_integers<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
-    let Some(Layer::Input(samples)) = nodes.first().map(|node| &node.layer) else { return Ok(()) };
-    let dtype = samples.0.dtype;
+    let Some(sample) = nodes.first().and_then(|node| node.layer.sample()) else { return Ok(()) };
+    let dtype = sample.dtype;
     let wrong = |node: &Node| node.inputs.contains(&LayerId(0)) && !node.layer.rule().kind().reads_integers;
     match nodes.iter().position(wrong).filter(|_| dtype.is_integer()) {
         None => Ok(()),
         Some(index) => {
-            let message = format!("computes with values, and the samples are {}: give it fp32", samples.0);
+            let message = format!("computes with values, and the samples are {sample}: give it fp32");
             Err(draft(index).error(message))
         }
     }
@@ -256,48 +256,4 @@ impl Arenas {
 }
 
 #[cfg(test)]
-mod tests {
-    use lockstep_topology::Dtype;
-
-    use super::*;
-    use crate::{Dense, Dimension, SampleTensor};
-
-    /// An input of such samples, a dense layer of two classes, a loss.
-    fn model(sample: SampleTensor) -> Result<Model, InputError> {
-        let dense = Layer::Dense(Dense { out_features: 2, bias: false });
-        let layers = [Layer::input_of(sample), dense, Layer::SoftmaxCrossEntropy];
-        let draft = |(index, layer): (usize, Layer)| Draft {
-            name: format!("layer {index}"),
-            layer,
-            inputs: index.checked_sub(1).into_iter().collect(),
-            inits: Inits::default(),
-            multipliers: Vec::new(),
-            loss_weight: 1.0,
-            place: ErrorPlace::None,
-        };
-        Model::build("m".to_owned(), String::new(), layers.into_iter().enumerate().map(draft).collect())
-    }
-
-    #[test]
-    fn inputs_and_labels_have_shapes_and_formats() {
-        let values = SampleTensor::values(Shape::of_image(3, 4, 5));
-        let found = model(values).unwrap();
-        assert_eq!((found.sample(), found.labels()), (values, Some(SampleTensor::labels(Shape::SINGLE))));
-        // A loss at each position has a label there.
-        let scores = Shape::new(&[(Dimension::Position, 7), (Dimension::Feature, 9)]);
-        let labels = Layer::SoftmaxCrossEntropy.rule().labels(scores).unwrap();
-        assert_eq!(labels, SampleTensor::labels(Shape::new(&[(Dimension::Position, 7)])));
-        assert_eq!(Layer::Relu.rule().labels(scores), None);
-    }
-
-    #[test]
-    fn layers_that_compute_with_values_refuse_integers() {
-        for dtype in [Dtype::U8, Dtype::U16, Dtype::U32] {
-            let tokens = SampleTensor { shape: Shape::flat(8), dtype };
-            let refused = model(tokens).unwrap_err().to_string();
-            let wanted =
-                format!("layer 1 (dense): computes with values, and the samples are {dtype} of 8×1×1: give it fp32");
-            assert!(refused.contains(&wanted), "{refused}");
-        }
-    }
-}
+mod tests;

@@ -47,7 +47,6 @@ impl<A: Activation> Rank<A> {
             declared.map(|(index, elements)| held("a buffer of the program", Buffer::Declared(index), *elements));
         let graphs = Graphs::new(computing, gpus.graphs, of.contexts());
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
-        let labels = of.program.model.labels().map_or(0, |labels| labels.elements() as usize);
         let built = Rank {
             graphs,
             beside,
@@ -72,7 +71,7 @@ impl<A: Activation> Rank<A> {
                 context,
                 (of.input_elements(), of.program.model.sample()),
                 form,
-                (most, labels, of.contexts()),
+                (most, labels_each(&of), of.contexts()),
             )?,
             arena_bytes: of.plan.bytes as u64,
             poison: of.arenas.poison,
@@ -130,4 +129,9 @@ fn masks(of: &Blueprint<'_>, streams: &Streams, context: &Arc<crate::driver::Con
         Ok(memory)
     };
     Ok(Masks { own: put(&own)?, all: put(&vec![u32::MAX; words])? })
+}
+
+/// Labels of a sample.
+fn labels_each(of: &Blueprint<'_>) -> usize {
+    of.program.model.labels().map_or(0, |labels| labels.elements() as usize)
 }
