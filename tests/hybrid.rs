@@ -302,15 +302,9 @@ fn optimizers() -> impl Strategy<Value = Optimizer> {
     let rules = prop::sample::select(UpdateRule::ALL.to_vec());
     let clips = prop::sample::select(vec![None, Some(0.5), Some(100.0)]);
     let pick = (rules, clips, forms, decays, scalings, any::<bool>());
-    pick.prop_map(|(rule, clip_norm, form, decay, scaling, nesterov)| Optimizer {
-        rule,
-        clip_norm,
-        form,
-        decay,
-        scaling,
-        nesterov,
-        momentum: 0.5,
-        ..optimizer()
+    pick.prop_map(|(rule, clip_norm, form, decay, scaling, nesterov)| {
+        let chosen = Optimizer { rule, clip_norm, form, decay, ..optimizer() };
+        Optimizer { scaling, nesterov, momentum: 0.5, ..chosen }
     })
 }
 
@@ -338,16 +332,14 @@ proptest! {
         let ranks = 2 * pairs + u32::from(odd && !scheme.contains("g=2"));
         let model = net.model();
         // With a variable batch a step updates split layers several times, before the norm is known, as SGD alone does.
-        let optimizer = if VARIABLE.contains(&scheme) {
-            Optimizer { rule: UpdateRule::Sgd, clip_norm: None, ..optimizer }
-        } else {
-            optimizer
-        };
+        let varies = VARIABLE.contains(&scheme);
+        let rule = if varies { UpdateRule::Sgd } else { optimizer.rule };
+        let clip_norm = optimizer.clip_norm.filter(|_| !varies);
+        let optimizer = Optimizer { rule, clip_norm, ..optimizer };
         let job = Job {
-            bucket, fuse,
-            rule: optimizer.rule,
-            clips: optimizer.clip_norm.is_some(),
-            accumulate: if VARIABLE.contains(&scheme) { 1 } else { accumulate },
+            bucket, fuse, rule,
+            clips: clip_norm.is_some(),
+            accumulate: if varies { 1 } else { accumulate },
             algorithm: algorithm.parse().unwrap(),
             strategy: scheme.parse().unwrap(),
             ..Job::new(Arc::clone(&model), ranks, batch_per_rank)

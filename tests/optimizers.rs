@@ -11,6 +11,7 @@ use lockstep_models::{
 };
 use proptest::prelude::*;
 
+use crate::commands::{folder, lockstep};
 use crate::equivalence::plain;
 
 const RUN: RunLength = RunLength { global_batch: 32, steps_per_epoch: 5, steps: 10 };
@@ -197,6 +198,34 @@ fn undefined_optimizers_are_refused() {
     assert!(error.contains("steps by adamw"), "{error}");
     let error = refused(&program, Optimizer { clip_norm: Some(1.0), ..Optimizer::of_rule(UpdateRule::AdamW) });
     assert!(error.contains("clipping"), "{error}");
+}
+
+/// Settings of another optimizer, and values that none can have, are refused at their place, with the cure.
+#[test]
+fn settings_of_another_optimizer_are_refused() {
+    let folder = folder("optimizers");
+    std::fs::write(folder.join("lion.toml"), "name = \"e\"\nmodel = \"mlp\"\noptimizer = \"lion\"\n").unwrap();
+    for (call, wanted) in [
+        ("exec run --model mlp --optimizer adamw --momentum 0.5", ["--momentum: 0.5:", "of the optimizer sgd"]),
+        ("exec run --model mlp --optimizer adam --nesterov", ["--nesterov: true:", "leave it out, or use sgd"]),
+        ("exec run --model mlp --adam-beta1 0.5", ["--beta1: 0.5:", "adam and adamw"]),
+        ("exec run --model mlp --optimizer adam --beta2 1", ["--beta2", "from 0 to below 1"]),
+        ("exec run --model mlp --optimizer lion", ["--optimizer", "sgd, adam or adamw"]),
+        ("exec run --model mlp --clip-norm 0", ["--clip-norm", "above 0"]),
+        ("sim predict lion.toml", ["lion.toml:3: optimizer", "sgd, adam or adamw"]),
+        (
+            "sim predict --model mlp --cluster ethernet-4 --ranks 2 --strategy sma --optimizer adam",
+            ["--optimizer: adam:", "use sgd"],
+        ),
+        (
+            "sim predict --model lenet --cluster ethernet-4 --mesh data=2,pipeline=2 --clip-grad 1",
+            ["--clip-norm:", "leave clip_norm out"],
+        ),
+    ] {
+        let output = lockstep(&folder, &call.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && wanted.iter().all(|wanted| said.contains(wanted)), "{call}: {said}");
+    }
 }
 
 /// Norms are tasks of the program: a sum for each update, and where ranks hold parts of gradients one exchange of a fixed

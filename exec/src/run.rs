@@ -73,6 +73,21 @@ pub(crate) fn on_threads(
     combine(&setup, all, of_process)
 }
 
+/// Refuses an optimizer of another rule than the program's, or one that clips gradients where the program does not.
+fn check_optimizer(program: &Program, options: &RunOptions<'_>) -> Result<(), InputError> {
+    if options.optimizer.rule != program.rule {
+        let message =
+            format!("is not the optimizer of the program, which steps by {}: build it with the same", program.rule);
+        return Err(InputError::flag("optimizer", options.optimizer.rule.to_string(), message));
+    }
+    if options.optimizer.clip_norm.is_some() != program.clips() {
+        let message = "is not what the program says of clipping: build it with the same optimizer";
+        let value = options.optimizer.clip_norm.map_or_else(String::new, |most| most.to_string());
+        return Err(InputError::flag("clip_norm", value, message));
+    }
+    Ok(())
+}
+
 fn setup<'a>(
     program: &'a Program,
     data: &'a Dataset,
@@ -86,16 +101,7 @@ fn setup<'a>(
         capacity::check_parts(parts.memory_each(data, &here), here.len())?;
     }
     let (global_batch, steps_per_epoch) = (program.global_batch(), sampler.batches_per_epoch());
-    if options.optimizer.rule != program.rule {
-        let message =
-            format!("is not the optimizer of the program, which steps by {}: build it with the same", program.rule);
-        return Err(InputError::flag("optimizer", options.optimizer.rule.to_string(), message));
-    }
-    if options.optimizer.clip_norm.is_some() != program.clips() {
-        let message = "is not what the program says of clipping: build it with the same optimizer";
-        let value = options.optimizer.clip_norm.map_or_else(String::new, |most| most.to_string());
-        return Err(InputError::flag("clip_norm", value, message));
-    }
+    check_optimizer(program, options)?;
     let first = match options.start {
         Some(state) if !state.fits(program) => {
             let message = "is of another model, another optimizer or another kind of strategy: resume with the settings of the earlier run";

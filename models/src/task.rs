@@ -1,5 +1,6 @@
 //! Defines the tasks of a program: what they do, on which memory, on which stream, and what they wait for.
 
+mod arithmetic;
 mod bound;
 mod buffer;
 mod coefficient;
@@ -15,11 +16,12 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective, Time};
 
 use crate::{AxisSet, ByCoordinate, Pass, StageOrder};
+pub use arithmetic::Arithmetic;
 pub use bound::{BoundBuffer, BoundFormula, BoundTerm};
 pub use buffer::{Buffer, Declared, Start};
 pub use coefficient::{Coefficient, OfStep};
 pub use copy::{Area, Copy, Rows};
-pub use formula::{Arithmetic, Elementwise, Formula, Operand, Term};
+pub use formula::{Elementwise, Formula, Operand, Term};
 pub use squares::Squares;
 pub use step_numbers::{MomentStep, SgdStep, StepNumbers};
 pub use turns::Turns;

@@ -1,6 +1,6 @@
 //! Holds formulas with numbers as coefficients, as devices evaluate them.
 
-use super::formula::Arithmetic;
+use super::arithmetic::Arithmetic;
 use crate::Buffer;
 
 /// A formula with numbers as coefficients.

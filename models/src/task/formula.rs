@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::arithmetic::Arithmetic;
 use super::bound::{BoundBuffer, BoundFormula, BoundTerm};
 use super::coefficient::Coefficient;
 use crate::{AxisSet, Buffer, StepNumbers};
@@ -17,28 +18,6 @@ pub enum Operand {
     Buffer(Buffer),
     /// An intermediate result, by its number from 0; it has no value before the formula writes it.
     Local(usize),
-}
-
-/// What a term computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// `to ← left + factor·right`, or `left − factor·right`; without `left`, `to ← factor·right`.
-    MultiplyAdd,
-    /// `to ← left·right`.
-    Multiply,
-    /// `to ← left / right`.
-    Divide,
-    /// `to ← √right`.
-    SquareRoot,
-    /// `to ← right + factor`.
-    Shift,
-}
-
-impl Arithmetic {
-    /// Whether results are sums of multiples of what is read, so that it may be applied to the parts of a sum.
-    pub fn is_linear(self) -> bool {
-        self == Arithmetic::MultiplyAdd
-    }
 }
 
 /// One operation on the elements of its operands.

@@ -55,6 +55,10 @@ pub(super) const SAMPLES: &[Sample] = &[
         EXPERIMENT,
         include_str!("../files/experiment-of-epochs-no-momentum.toml"),
     ),
+    Sample {
+        only: "optimizer",
+        ..experiment("experiment with adamw", EXPERIMENT, include_str!("../files/experiment-with-adamw.toml"))
+    },
     experiment("experiment of a pipeline", PREDICTED, include_str!("../files/experiment-of-a-pipeline.toml")),
     experiment("experiment that grows", EXPERIMENT, include_str!("../files/experiment-that-grows.toml")),
     experiment(
@@ -143,6 +147,17 @@ pub(super) const SAMPLES: &[Sample] = &[
             "exec run --model @/small.toml --data synthetic:16 --ranks 2 --batch-per-rank 4 --recipe @FILE --format json",
         ],
         only: "",
+        strict: true,
+    },
+    Sample {
+        name: "recipe with adamw",
+        kind: "recipe",
+        file: "recipe.toml",
+        text: include_str!("../files/recipe-with-adamw.toml"),
+        calls: &[
+            "exec run --model @/small.toml --data synthetic:64 --batch-per-rank 4 --steps 3 --recipe @FILE --format json",
+        ],
+        only: "recipe.optimizer",
         strict: true,
     },
     Sample {

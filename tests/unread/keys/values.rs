@@ -71,7 +71,7 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("scenario", "[{ name = \"s\", slow = { hosts = \"node0\", factor = 1.5 } }]"),
     ("sweep", "{ bucket = [\"whole\", \"layer\"] }"),
     ("recipe.optimizer.momentum", "0.5"),
-    ("optimizer", "{ learning_rate = 0.5 }"),
+    ("optimizer", "\"adamw\""),
     ("init", "{ bias = 0.3 }"),
     (
         "input",

@@ -42,9 +42,8 @@ impl<A: Activation> Rank<A> {
             DeviceBuffer::new(context, what, (elements, of.program.dtype(buffer)))
         };
         let placed = |what: &str, buffer: Buffer| held(what, buffer, of.places.of(buffer).elements());
-        let declared = of.declared.iter().enumerate();
-        let declared =
-            declared.map(|(index, elements)| held("a buffer of the program", Buffer::Declared(index), *elements));
+        let kept = |state| placed("what the optimizer keeps", state);
+        let own = |(index, elements): (usize, &usize)| held("a declared buffer", Buffer::Declared(index), *elements);
         let graphs = Graphs::new(computing, gpus.graphs, of.contexts());
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
         let built = Rank {
@@ -57,12 +56,8 @@ impl<A: Activation> Rank<A> {
             gathers: of.program.shares_parameters(),
             gradients: placed("gradients", Buffer::Gradients)?,
             places: of.places.clone(),
-            declared: declared.collect::<Result<_, _>>()?,
-            states: of
-                .places
-                .states()
-                .map(|state| placed("what the optimizer keeps", state))
-                .collect::<Result<_, _>>()?,
+            declared: of.declared.iter().enumerate().map(own).collect::<Result<_, _>>()?,
+            states: of.places.states().map(kept).collect::<Result<_, _>>()?,
             norm: placed("the sum of squares of gradients", Buffer::Norm)?,
             statistics: DeviceBuffer::new(context, "running statistics", (of.statistics.len(), Dtype::F32))?,
             masks: masks(&of, &streams, context)?,
