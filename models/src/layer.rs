@@ -101,6 +101,10 @@ layers! {
     hard_sigmoid: HardSigmoid [KIND] "min(max(x/6 + 1/2, 0), 1).";
     hard_swish: HardSwish [KIND] "x · min(max(x/6 + 1/2, 0), 1).";
     affine: Affine(Affine) [KIND] "A constant factor and a constant shift.";
+    linear: Linear(Linear) [] "Fully connected at each position.";
+    embedding: Embedding(Embedding) [] "A learned vector for each token.";
+    position_embedding: PositionEmbedding [] "A learned vector added at each position.";
+    attention: Attention(Attention) [] "Each position's mean of the values that it attends to.";
     layer_norm: LayerNorm(LayerNorm) [KIND] "Normalisation of each place over its channels.";
     group_norm: GroupNorm(GroupNorm) [KIND] "Normalisation of each sample over groups of its channels.";
     response_norm: ResponseNorm(ResponseNorm) [KIND] "Each channel scaled by its norm among all channels' norms.";

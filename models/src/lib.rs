@@ -34,9 +34,9 @@ pub use driver::{
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
-    Affine, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, GroupNorm, Init, InitRules, KernelClass, Layer,
-    LayerId, LayerNorm, LeakyRelu, LocalResponseNorm, Pass, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, Scale,
-    Select, Softmax, Work, samples_per_group,
+    Affine, Attention, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, Embedding, GroupNorm, Init, InitRules,
+    KernelClass, Layer, LayerId, LayerNorm, LeakyRelu, Linear, LocalResponseNorm, Pass, Pool2d, PoolKind, Reshape,
+    Resize, ResponseNorm, Scale, Select, Softmax, Work, samples_per_group,
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_experiment::default_method;
-use lockstep_models::{Graph, Job, LayerId, LayoutRow, Mesh, Model, Strategy};
+use lockstep_models::{Axis, Graph, Job, LayerId, LayoutRow, Mesh, Model, Strategy};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, LayoutTableRow, Report, layout_picture, print};
@@ -65,6 +65,8 @@ impl ModelsLayouts {
             let message = format!("does not divide {ranks} ranks: use a divisor");
             return Err(InputError::flag("ranks_per_node", each.to_string(), message).into());
         }
+        // Layouts do not depend on samples, of which each rank has at least one.
+        let batch = self.mesh.as_ref().map_or(1, |mesh| mesh.size(Axis::Tensor));
         let job = Job {
             strategy: self.strategy.clone(),
             accumulate: self.accumulate,
@@ -72,7 +74,7 @@ impl ModelsLayouts {
             algorithm: default_method(self.learners),
             node_sizes: Some(vec![each; (ranks / each) as usize]),
             mesh: self.mesh.clone(),
-            ..Job::new(Arc::new(model), ranks, 1)
+            ..Job::new(Arc::new(model), ranks, batch)
         };
         let (graph, shard) = job.graph()?;
         self.check_read(&job, &graph)?;

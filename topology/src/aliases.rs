@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use crate::ErrorPlace;
+use crate::input_error::squeezed;
 
 /// What another name means.
 enum Meaning {
@@ -201,8 +202,8 @@ const NO_KEYS: &[(&[&str], &str)] = &[
     (&["c"], "has no short form: write {cluster}"),
     (&["n"], "has several meanings: write {ranks} for the number of processes, {steps} for that of iterations"),
     (
-        &["optimizer", "optim", "adam", "adamw", "lamb", "lars"],
-        "is no setting here: the optimizer is SGD with {momentum} and {weight_decay}; others are not supported yet",
+        &["adam", "adamw", "lamb", "lars", "lion", "adafactor"],
+        "is no flag here: write {optimizer} adamw, adam or sgd; others are not supported yet",
     ),
     (&["fsdp"], "is a strategy here: write {strategy} fsdp, which is zero-3"),
     (&["ddp"], "is a strategy here: write {strategy} ssgd"),
@@ -231,11 +232,6 @@ fn with_flags(cure: &'static str) -> String {
         _ => ErrorPlace::Flag(part).to_string(),
     };
     cure.split(['{', '}']).enumerate().map(part).collect()
-}
-
-/// Lower case, without hyphens, underscores and blanks.
-pub(crate) fn squeezed(text: &str) -> String {
-    text.chars().filter(|c| !['-', '_', ' '].contains(c)).flat_map(char::to_lowercase).collect()
 }
 
 /// Whether two names differ at most in letter case, hyphens and underscores.

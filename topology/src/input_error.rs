@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::aliases::squeezed;
 use crate::terminal::{printable_line, shortened, with_short_words};
 
 /// The place of a mistake.
@@ -155,6 +154,11 @@ fn edits(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// Lower case, without hyphens, underscores and blanks.
+pub(crate) fn squeezed(text: &str) -> String {
+    text.chars().filter(|c| !['-', '_', ' '].contains(c)).flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ mod winograd_tiles;
 mod winograd_weights;
 
 use lockstep_models::{Dimension, Layer, Shape};
+use lockstep_topology::Dtype;
 
 pub use super::{ChainLayer, Draw, Loss, Mode};
 pub use crate::simd::add_into;
@@ -91,12 +92,14 @@ macro_rules! layers {
 // `bash tests/run format` does.
 layers! {
     activation
+    attention
     batch_norm
     bias
     convolution
     dense
     dropout
     elementwise
+    embedding
     exact_gelu
     gelu
     group_norm
@@ -175,7 +178,7 @@ trait Head: Send {
     fn draw(&mut self, _: Draw, _: &[u64]) {}
 
     /// As [`Kernel::take_integers`].
-    fn take_integers(&mut self, _: &[u8]) {}
+    fn take_integers(&mut self, _: &[u8], _: Dtype) {}
 }
 
 impl From<Box<dyn Head>> for Kernel {
@@ -256,10 +259,10 @@ impl Kernel {
         self.head.draw(draw, places);
     }
 
-    /// Takes the bytes of the samples' integers, of a layer that reads them, before its forward pass; it keeps what its
+    /// Takes the bytes of the samples' integers of `dtype`, of a layer that reads them, before its forward pass; it keeps what its
     /// backward pass needs. Other layers read none.
-    pub fn take_integers(&mut self, samples: &[u8]) {
-        self.head.take_integers(samples);
+    pub fn take_integers(&mut self, samples: &[u8], dtype: Dtype) {
+        self.head.take_integers(samples, dtype);
     }
 
     /// Computes the chain's output from its inputs, each `[samples, elements of the shape]`. An empty input of an

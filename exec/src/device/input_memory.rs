@@ -35,9 +35,9 @@ impl InputMemory {
         if self.dtype == Dtype::F32 { &mut self.words } else { &mut [] }
     }
 
-    /// The bytes of integers; `None` where the samples are values.
-    pub(super) fn integers(&self) -> Option<&[u8]> {
-        self.dtype.is_integer().then(|| &bytes_of(&self.words)[..self.bytes])
+    /// The bytes of integers and their format; `None` where the samples are values.
+    pub(super) fn integers(&self) -> Option<(&[u8], Dtype)> {
+        self.dtype.is_integer().then(|| (&bytes_of(&self.words)[..self.bytes], self.dtype))
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     fn samples_are_in_the_format_of_their_set() {
         let mut tokens = InputMemory::new(3, Dtype::U16);
         numbers_mut::<u16>(tokens.bytes_mut()).copy_from_slice(&[1, 2, 50_000]);
-        assert_eq!(tokens.integers(), Some(bytes_of(&[1u16, 2, 50_000])));
+        assert_eq!(tokens.integers(), Some((bytes_of(&[1u16, 2, 50_000]), Dtype::U16)));
         assert!(tokens.values().is_empty() && tokens.values_mut().is_empty());
         let mut values = InputMemory::new(3, Dtype::F32);
         numbers_mut::<f32>(values.bytes_mut()).copy_from_slice(&[0.5, -1.0, 2.0]);

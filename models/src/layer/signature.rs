@@ -14,6 +14,8 @@ pub enum IndexUse {
     Free,
     /// The output is a sum over it: ranks that each have a part get summands.
     Contracted,
+    /// The output has one value of it, which an input names: ranks that each have a part get zeros where it is another's.
+    LookedUp,
     /// A value of the output needs all of it: windows, filters, sets that are normalised or chosen from.
     Whole,
 }
@@ -234,7 +236,7 @@ impl Signature {
             inputs: size(&|_, usage| usage == IndexUse::Contracted),
             kernel: size(&|_, usage| usage == IndexUse::Whole),
             groups: size(&|index, usage| usage == IndexUse::Free && has(input, index)),
-            by_place: self.output.iter().any(|(_, dimension)| *dimension == Dimension::Row),
+            by_place: self.output.iter().any(|(_, of)| matches!(of, Dimension::Row | Dimension::Position)),
         })
     }
 }

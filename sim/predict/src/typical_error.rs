@@ -10,13 +10,12 @@ use lockstep_topology::cluster::DeviceKind;
 
 use crate::predicted::Predicted;
 use crate::setup::Setup;
+use crate::shipped::CALIBRATED;
 use crate::site::Site;
 use lockstep_experiment::Experiment;
 use lockstep_models::Role;
 use lockstep_report::PredictedRow;
 
-/// The error of calibrated predictions, of ranks with cores of their own: the median of the matrix (docs/validation.md).
-pub(crate) const CALIBRATED: f64 = 0.04;
 /// The same of ranks that share cores.
 const SHARING_CORES: f64 = 0.11;
 /// The error of kernels of CPUs that are priced by data sheets: assumed to be that of GPUs without timed kernels.

@@ -7,8 +7,8 @@ use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
 use super::wire::Wire;
 use super::{LinkKind, MOST_DEVICES, Origin};
-use crate::aliases::squeezed;
 use crate::document::{Entry, SourceText, TextSpot, nearest_or_all};
+use crate::input_error::squeezed;
 use crate::{Bandwidth, InputError, Time};
 use std::sync::Arc;
 

@@ -70,7 +70,7 @@ pub enum Collective {
 }
 
 /// The names of the collectives.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 12] = [
     "allreduce",
     "reduce-scatter",
     "allgather",
@@ -83,7 +83,6 @@ const NAMES: [&str; 13] = [
     "gather",
     "allreduce-to-leaders",
     "gatherv",
-    "alltoall-in-place",
 ];
 
 impl Collective {
@@ -176,7 +175,7 @@ impl Collective {
             Collective::Gather { .. } => NAMES[9],
             Collective::AllReduceToLeaders => NAMES[10],
             Collective::GatherV { .. } => NAMES[11],
-            Collective::AllToAll => NAMES[12],
+            Collective::AllToAll => "alltoall",
         }
     }
 }
@@ -214,10 +213,6 @@ impl FromStr for Collective {
             "scatter" => Ok(Collective::Scatter { root }),
             "gather" => Ok(Collective::Gather { root }),
             "alltoallv" => Err(InputError::new("", text, "alltoallv needs the count of every pair of members")),
-            "alltoall-in-place" => {
-                let message = "strategies exchange blocks in place: use alltoallv, which gives the same time";
-                Err(InputError::new("", text, message))
-            }
             "reduce-scatterv" | "allgatherv" | "gatherv" => {
                 let message = format!(
                     "{name} needs a count for every member: strategies have them; use reduce-scatter, allgather or gather"

@@ -1,17 +1,22 @@
-//! Adds a bias per channel.
+//! Adds a bias per channel, or to each element of a sequence.
 
 use lockstep_models::Layer;
 
 use super::elementwise::{Sum, merge};
 use super::threads::Threads;
-use super::{Forward, Gradients, Head, Wanted};
+use super::{Forward, Gradients, Head, Wanted, size};
 use crate::simd::{add_into, sum, wide};
 use crate::workspace::{Workspace, bytes};
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
-    let Layer::Bias = of.layer else { return None };
-    let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());
+    let (channels, plane) = match of.layer {
+        Layer::Bias => (of.channels(), of.plane()),
+        // Each element of a sequence has its own.
+        Layer::PositionEmbedding => (size(of.input()), 1),
+        _ => return None,
+    };
+    let threads = of.threads.clone();
     Some(Box::new(Bias { channels, plane, copy: Sum::new(false, of.threads), threads }))
 }
 

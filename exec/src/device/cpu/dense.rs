@@ -1,4 +1,4 @@
-//! Computes the fully connected layer: three matrix products, each cut into fixed tiles of its result.
+//! Computes the fully connected layer, of samples or of positions: three matrix products, each cut into fixed tiles of its result.
 
 use lockstep_models::Layer;
 
@@ -19,9 +19,13 @@ const WEIGHT_TILE: usize = 256 * 1024;
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
-    let Layer::Dense(layer) = of.layer else { return None };
-    let (inputs, outputs, relu) = (size(of.input()), layer.out_features as usize, of.tail.relu);
-    Some(Box::new(Dense { inputs, outputs, bias: layer.bias, relu, threads: of.threads.clone() }))
+    let (inputs, outputs, bias, rows) = match of.layer {
+        Layer::Dense(layer) => (size(of.input()), layer.out_features, layer.bias, 1),
+        Layer::Linear(layer) => (of.channels(), layer.out_features, layer.bias, of.input().places() as usize),
+        _ => return None,
+    };
+    let (outputs, relu, threads) = (outputs as usize, of.tail.relu, of.threads.clone());
+    Some(Box::new(Dense { inputs, outputs, bias, rows, relu, threads }))
 }
 
 /// The features of one tile among these.
@@ -29,11 +33,13 @@ fn tile_of(features: usize) -> usize {
     features.div_ceil(TILES).clamp(LEAST_TILE, TILE)
 }
 
-/// `y = x · Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
+/// `y = x · Wᵀ + b`, rectified or not; x is `[samples · rows, in]`, W `[out, in]`.
 struct Dense {
     inputs: usize,
     outputs: usize,
     bias: bool,
+    /// Rows of a sample: its positions, or one.
+    rows: usize,
     relu: bool,
     threads: Threads,
 }
@@ -146,6 +152,6 @@ impl Head for Dense {
     }
 
     fn workspace_bytes(&self, samples: usize) -> usize {
-        bytes(&self.workspace(samples))
+        bytes(&self.workspace(samples * self.rows))
     }
 }

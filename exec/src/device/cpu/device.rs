@@ -112,8 +112,8 @@ impl Compute for Cpu {
             Work::Kernel(kernel) => {
                 let places = self.at_hand.places.get(pass.draw.skipped as usize..).unwrap_or(&[]);
                 kernel.draw(pass.draw, places);
-                if let Some(integers) = integers.filter(|_| pass.inputs.contains(&TensorAddress::Input)) {
-                    kernel.take_integers(integers);
+                if let Some((integers, dtype)) = integers.filter(|_| pass.inputs.contains(&TensorAddress::Input)) {
+                    kernel.take_integers(integers, dtype);
                 }
                 let (parameters, statistics) = self.buffers.of_chain(of.parameters.clone(), of.statistics.clone());
                 kernel.swap_workspace(&mut workspace);

@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use lockstep_topology::Dtype;
+
 use super::Workspace;
 use crate::device::TensorAddress;
 use crate::device::input_memory::InputMemory;
@@ -72,7 +74,7 @@ impl Tensors {
         &mut self,
         reads: &[&TensorAddress],
         writes: &[&TensorAddress],
-    ) -> (Vec<&[f32]>, Vec<&mut [f32]>, Option<&[u8]>) {
+    ) -> (Vec<&[f32]>, Vec<&mut [f32]>, Option<(&[u8], Dtype)>) {
         // Two readers may share a place: flatten's output and its input.
         let wanted: Vec<Range<usize>> = reads.iter().map(|place| range(place)).collect();
         let mut distinct = wanted.clone();

@@ -15,6 +15,7 @@ use super::interleaved::tests::by_each_method;
 use super::layout::for_each_group;
 use super::*;
 use random_cases::{any_case, any_conv};
+use sequences::any_sequence;
 
 mod chains;
 mod dropping;
@@ -22,6 +23,7 @@ mod layouts;
 mod losses;
 mod random_cases;
 mod reference;
+mod sequences;
 
 /// A layer, its input shapes and a number of samples.
 #[derive(Debug, Clone)]
@@ -45,6 +47,11 @@ fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
         Layer::BatchNorm(_) | Layer::LayerNorm(_) | Layer::GroupNorm(_) | Layer::ResponseNorm(_) => {
             2 * inputs[0].features() as usize
         }
+        Layer::Linear(linear) => {
+            linear.out_features as usize * (inputs[0].features() as usize + usize::from(linear.bias))
+        }
+        Layer::PositionEmbedding => size(inputs[0]),
+        Layer::Embedding(table) => (table.entries * table.out_features) as usize,
         Layer::Bias => inputs[0].features() as usize,
         Layer::Scale(scale) => (1 + usize::from(scale.bias)) * inputs[0].features() as usize,
         _ => 0,
@@ -240,6 +247,12 @@ proptest! {
     #[test]
     fn layers_agree_with_their_references(case in any_case(), seed in any::<u64>()) {
         case.agrees_with_reference(seed);
+    }
+
+    #[test]
+    fn layers_of_sequences_agree_with_their_references(case in any_sequence(), seed in any::<u64>()) {
+        case.agrees_with_reference(seed);
+        case.is_repeatable(seed);
     }
 
     #[test]

@@ -133,8 +133,7 @@ impl Placement<'_> {
     }
 
     fn part(&self, id: LayerId, node: &Node) -> Result<Part, InputError> {
-        let is_product = node.layer.rule().share(self.ranks).is_some();
-        let weights = if is_product { self.table.of_weights(id, node) } else { &[] };
+        let weights = if node.is_product() { self.table.of_weights(id, node) } else { &[] };
         for entry in weights {
             if node.signature.features() == Features::Groups {
                 let why = "has groups, whose channels do not see each other";
@@ -183,15 +182,24 @@ impl Placement<'_> {
 
     /// The features of a layer that follow one by one from those of its inputs.
     fn follows(&self, node: &Node) -> Option<Part> {
-        let follows = node.signature.features() == Features::Follow;
-        own_feature(node).filter(|_| follows).map(Part::Index)
+        let index = own_feature(node)?;
+        let follows = match node.signature.features() {
+            Features::Follow => true,
+            // Groups that stay whole.
+            Features::Groups => {
+                !node.is_product() && node.signature.indices[index].size.is_multiple_of(self.ranks.into())
+            }
+            Features::Rows | Features::Whole => false,
+        };
+        follows.then_some(Part::Index(index))
     }
 
     /// Whether ranks may each take some of the samples: a part of a batch has other statistics than the whole, and a loss's
     /// labels are those of the whole batch.
     fn takes_samples(&self, node: &Node) -> bool {
         let own_batches = self.layers.first().is_none_or(|input| input.part == Part::Samples);
-        let of_batch = node.statistics.is_some() || node.layer.is_loss();
+        let kind = node.layer.rule().kind();
+        let of_batch = node.statistics.is_some() || kind.is_loss || kind.reads_integers;
         own_batches || !of_batch
     }
 
@@ -211,13 +219,10 @@ impl Placement<'_> {
 
     /// Whether the last rank's part of its output is shorter. Padding spreads to what follows from it.
     fn is_padded(&self, node: &Node, output: AxisLayout) -> bool {
-        match node.layer.rule().share(self.ranks) {
-            Some(_) => !node.output.features().is_multiple_of(self.ranks),
-            None if output == FEATURES && !self.inputs_are(node, FEATURES) => {
-                !node.output.features().is_multiple_of(self.ranks)
-            }
-            None => self.has_padded_input(node),
+        if node.is_product() || output == FEATURES && !self.inputs_are(node, FEATURES) {
+            return !node.output.features().is_multiple_of(self.ranks);
         }
+        self.has_padded_input(node)
     }
 
     /// The layouts of the output as a layer makes it, and of its weights.

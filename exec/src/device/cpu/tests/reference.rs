@@ -1,10 +1,11 @@
 //! Computes the forward pass of every layer in f64 by plain loops, obvious rather than fast: the reference for the
 //! kernels.
 
+mod sequences;
 mod sets;
 
 use lockstep_data::random::{Purpose, stream_within};
-use lockstep_models::{Conv2d, ImageShape, Layer, LayerNorm, LocalResponseNorm, Pool2d, PoolKind, Shape};
+use lockstep_models::{Conv2d, Dimension, ImageShape, Layer, LayerNorm, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use rand_chacha::rand_core::Rng;
 
 use super::super::{Draw, size};
@@ -34,7 +35,14 @@ pub(super) fn forward(
         })
     };
     let all = (0..samples).flat_map(outputs);
+    if shape.has(Dimension::Position) && matches!(layer, Layer::LayerNorm(_) | Layer::Bias) {
+        return of_sequences(layer, shapes, samples, inputs, parameters);
+    }
     match layer {
+        Layer::Linear(_) | Layer::PositionEmbedding | Layer::Attention(_) => {
+            of_sequences(layer, shapes, samples, inputs, parameters)
+        }
+        Layer::Embedding(_) => panic!("reads integers"),
         Layer::Conv2d(conv) => all.map(|(n, c, h, w)| conv_at(conv, shape, x, parameters, n, c, h, w)).collect(),
         Layer::Dense(dense) => {
             let (inputs, outputs) = (size(shape), dense.out_features as usize);
@@ -135,6 +143,18 @@ pub(super) fn forward(
         Layer::Input(_) | Layer::Relayout(_) => panic!("no kernel of a chain"),
         Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => panic!("no kernel of a chain"),
     }
+}
+
+/// Sample by sample.
+fn of_sequences(layer: &Layer, shapes: &[Shape], samples: usize, inputs: &[Vec<f64>], parameters: &[f64]) -> Vec<f64> {
+    let of_sample = |sample: usize| {
+        let part =
+            |(x, shape): (&'_ Vec<f64>, &Shape)| -> Vec<f64> { x[sample * size(*shape)..][..size(*shape)].to_vec() };
+        let parts: Vec<Vec<f64>> = inputs.iter().zip(shapes).map(part).collect();
+        let parts: Vec<&[f64]> = parts.iter().map(Vec::as_slice).collect();
+        sequences::of_sample(layer, shapes[0], &parts, parameters)
+    };
+    (0..samples).flat_map(of_sample).collect()
 }
 
 #[expect(clippy::too_many_arguments, reason = "a place has four coordinates")]

@@ -1,0 +1,84 @@
+//! Generates random layers of sequences; an embedding, and attention over several blocks of queries.
+
+use lockstep_models::{Attention, Embedding, Linear};
+use lockstep_topology::Dtype;
+
+use super::*;
+
+fn sequence(positions: u32, features: u32) -> Shape {
+    Shape::new(&[(Dimension::Position, positions), (Dimension::Feature, features)])
+}
+
+pub(super) fn any_sequence() -> impl Strategy<Value = Case> {
+    let sizes = (1..9u32, 1..12u32, 1..4usize, 1..9u32);
+    (sizes, 0..8, any::<bool>()).prop_map(|((positions, features, samples, more), which, flag)| {
+        let shape = sequence(positions, features);
+        let (layer, inputs) = match which {
+            0 | 1 => (Layer::Linear(Linear { out_features: more, bias: flag }), vec![shape]),
+            2 => (Layer::PositionEmbedding, vec![shape]),
+            // Of few features the gradient is rounding error.
+            3 => (Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }), vec![sequence(positions, features + 4)]),
+            4 => (if flag { Layer::Gelu } else { Layer::Bias }, vec![shape]),
+            // Of one position the gradients of queries and keys are rounding error.
+            _ => {
+                let positions = positions + 1;
+                let (groups, each, width) = (1 + more % 3, 1 + features % 3, 1 + features);
+                let layer = Layer::Attention(Attention { heads: groups * each, key_heads: groups, causal: flag });
+                let keys = sequence(positions, groups * width);
+                (layer, vec![sequence(positions, groups * each * width), keys, keys])
+            }
+        };
+        Case { layer, inputs, samples }
+    })
+}
+
+/// 150 positions are three blocks, the last one shorter.
+#[test]
+fn attention_of_several_blocks_is_right() {
+    for causal in [true, false] {
+        let layer = Layer::Attention(Attention { heads: 2, key_heads: 1, causal });
+        let (queries, keys) = (sequence(150, 6), sequence(150, 3));
+        let case = Case { layer, inputs: vec![queries, keys, keys], samples: 2 };
+        case.is_repeatable(5);
+        let (data, pass) = (case.data(5), case.pass(&case.data(5), 2));
+        let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+        let inputs: Vec<Vec<f64>> = data.inputs.iter().map(|input| wide(input)).collect();
+        let expected = |inputs: &[Vec<f64>]| reference::forward(&case.layer, &case.inputs, case.samples, inputs, &[]);
+        near(&floats(&pass.output), &expected(&inputs), &format!("causal {causal} forward"));
+        // Along a direction in all inputs at once, the loss ⟨d, y⟩ changes as the gradients say.
+        let direction: Vec<Vec<f64>> =
+            inputs.iter().map(|x| (0..x.len()).map(|at| (at % 5) as f64 - 2.0).collect()).collect();
+        let moved = |by: f64| {
+            let at = |(x, v): (&Vec<f64>, &Vec<f64>)| x.iter().zip(v).map(|(x, v)| x + by * v).collect::<Vec<f64>>();
+            let output = expected(&inputs.iter().zip(&direction).map(at).collect::<Vec<_>>());
+            output.iter().zip(wide(&data.d_output)).map(|(y, d)| y * d).sum::<f64>()
+        };
+        let step = 1e-5;
+        let slope = (moved(step) - moved(-step)) / (2.0 * step);
+        let along = |(d, v): (&Vec<u32>, &Vec<f64>)| floats(d).iter().zip(v).map(|(d, v)| d * v).sum::<f64>();
+        let found: f64 = pass.d_inputs.iter().zip(&direction).map(along).sum();
+        assert!((found - slope).abs() < 1e-3 * slope.abs().max(1.0), "causal {causal}: {found} and {slope}");
+    }
+}
+
+/// Three tokens of two bytes by hand; a token that occurs twice gets the sum of two gradients.
+#[test]
+fn an_embedding_by_hand() {
+    let layer = Layer::Embedding(Embedding { entries: 300, out_features: 2 });
+    let tokens = [Shape::new(&[(Dimension::Position, 3)])];
+    let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &tokens }], 1, &Threads::one());
+    let weights: Vec<f32> = (0..600).map(|at| at as f32).collect();
+    kernel.take_integers(&[1, 0, 43, 1, 1, 0], Dtype::U16); // tokens 1, 299, 1
+    let mut output = [0.0; 6];
+    kernel.forward(Mode::Train, &[&[]], &weights, &mut [], &mut output);
+    assert_eq!(output, [2.0, 3.0, 598.0, 599.0, 2.0, 3.0]);
+    for (adds, start) in [(false, 0.0), (true, 0.5)] {
+        let mut gradient = vec![0.5; 600];
+        let d = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        kernel.backward(&[&[]], &output, &weights, &d, &mut [], Some((&mut gradient[..], adds)));
+        let mut expected = vec![start; 600];
+        expected[2..4].copy_from_slice(&[6.0 + start, 8.0 + start]);
+        expected[598..].copy_from_slice(&[3.0 + start, 4.0 + start]);
+        assert_eq!(gradient, expected);
+    }
+}

@@ -1,0 +1,57 @@
+//! Defines the embedding: a learned vector for each token.
+
+use super::linear::UNREAD;
+use super::*;
+
+/// A table of `entries` vectors of `out_features`, from which each token takes the one with its number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Embedding {
+    /// Vectors: the size of the vocabulary.
+    pub entries: u32,
+    /// Features of a vector.
+    pub out_features: u32,
+}
+
+const KIND: LayerKind = LayerKind {
+    input_use: InputUse::ForParameters,
+    reads_integers: true,
+    ..LayerKind::new("embedding", |of| Err(of.refuse("kind", UNREAD)))
+};
+
+impl OfKind for Embedding {
+    fn kind(&self) -> &'static LayerKind {
+        &KIND
+    }
+}
+
+impl LayerRule for Embedding {
+    /// `y[sample, p, f] = w[t[sample, p], f]`. Ranks that each have some entries get summands: zeros for the tokens of others.
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        if inputs[0].has(Dimension::Feature) || inputs[0].has(Dimension::Row) {
+            return Err(format!("takes a token at each position, and its input is {}: give it tokens", inputs[0]));
+        }
+        let mut of = Signature::elementwise(inputs, inputs[0]);
+        let v = of.index(self.entries.into(), IndexUse::LookedUp);
+        let f = of.index(self.out_features.into(), IndexUse::Free);
+        of.output.push((f, Dimension::Feature));
+        of.parameters = vec![vec![(v, Dimension::Vocabulary), (f, Dimension::Feature)]];
+        Ok(of)
+    }
+
+    fn settings(&self) -> String {
+        format!(", entries = {}, out_features = {}", self.entries, self.out_features)
+    }
+
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        vec![Learned { name: "weight", init: inits.weight, decay: true }]
+    }
+
+    /// Copies a vector for each token; backward adds one for each to a gradient of the whole table.
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [
+            Work::of(0.0, of.input + of.output, of.output),
+            Work::default(),
+            Work::of(of.output, of.input + of.output, of.learned),
+        ]
+    }
+}

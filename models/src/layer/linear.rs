@@ -1,0 +1,86 @@
+//! Defines the fully connected layer of each position: one matrix of weights for all positions of a sequence.
+
+use super::conv2d::weight_and_bias;
+use super::*;
+
+/// Files have no form for inputs of sequences.
+pub(super) const UNREAD: &str = "layers of sequences are not read from files";
+
+/// A fully connected layer of the features at each position, weight `[out_features, in_features]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Linear {
+    /// Features of the output at each position.
+    pub out_features: u32,
+    /// Whether each output feature has a bias.
+    pub bias: bool,
+}
+
+const KIND: LayerKind = LayerKind {
+    input_use: InputUse::ForParameters,
+    family: "dense",
+    ..LayerKind::new("linear", |of| Err(of.refuse("kind", UNREAD)))
+};
+
+impl OfKind for Linear {
+    fn kind(&self) -> &'static LayerKind {
+        &KIND
+    }
+}
+
+impl LayerRule for Linear {
+    /// `y[sample, p, o] = Σ x[sample, p, i] · w[o, i] + b[o]`.
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        let features = features_of_positions(inputs[0], "use conv2d with kernel = 1, or dense")?;
+        let mut of = Signature::of_samples(1);
+        for (dimension, size) in inputs[0].dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
+            let index = of.index((*size).into(), IndexUse::Free);
+            of.inputs[0].push((index, *dimension));
+            of.output.push((index, *dimension));
+        }
+        let o = of.index(self.out_features.into(), IndexUse::Free);
+        let i = of.index(features.into(), IndexUse::Contracted);
+        of.inputs[0].push((i, Dimension::Feature));
+        of.output.push((o, Dimension::Feature));
+        of.parameters = vec![vec![(o, Dimension::Output), (i, Dimension::Input)]];
+        if self.bias {
+            of.parameters.push(vec![(o, Dimension::Output)]);
+        }
+        Ok(of)
+    }
+
+    fn settings(&self) -> String {
+        format!(", out_features = {}, bias = {}", self.out_features, self.bias)
+    }
+
+    fn cost_settings(&self) -> String {
+        if self.bias { " bias".to_owned() } else { String::new() }
+    }
+
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        weight_and_bias(self.bias, inits)
+    }
+
+    fn weight_rule(&self, rules: &InitRules, last: bool, _: bool) -> Option<Init> {
+        rules.last_dense.filter(|_| last).or(rules.dense)
+    }
+
+    fn with_bias(&self) -> Option<Layer> {
+        Some(Layer::Linear(Linear { bias: true, ..*self }))
+    }
+
+    fn without_bias(&self) -> Option<(Layer, bool)> {
+        Some((Layer::Linear(Linear { bias: false, ..*self }), self.bias))
+    }
+
+    fn share(&self, ranks: u32) -> Option<Layer> {
+        Some(Layer::Linear(Linear { out_features: self.out_features.div_ceil(ranks), ..*self }))
+    }
+}
+
+/// The features of a sequence, or of a vector; the error says what else fits.
+pub(super) fn features_of_positions(input: Shape, otherwise: &str) -> Result<u32, String> {
+    match input.has(Dimension::Row) && input.as_image().is_none_or(|image| image.sides() != (1, 1)) {
+        true => Err(format!("takes the features of positions, and its input is an image of {input}: {otherwise}")),
+        false => Ok(input.features()),
+    }
+}

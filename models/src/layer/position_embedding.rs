@@ -1,0 +1,38 @@
+//! Defines learned positions: a vector that is added at each position.
+
+use super::linear::{UNREAD, features_of_positions};
+use super::*;
+
+pub(super) struct PositionEmbedding;
+
+const KIND: LayerKind =
+    LayerKind { family: "scale", ..LayerKind::new("position_embedding", |of| Err(of.refuse("kind", UNREAD))) };
+
+impl OfKind for PositionEmbedding {
+    fn kind(&self) -> &'static LayerKind {
+        &KIND
+    }
+}
+
+impl LayerRule for PositionEmbedding {
+    /// `y[sample, p, f] = x[sample, p, f] + w[p, f]`.
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        features_of_positions(inputs[0], "leave it out")?;
+        let mut of = Signature::elementwise(inputs, inputs[0]);
+        of.parameters = vec![of.output[1..].to_vec()];
+        Ok(of)
+    }
+
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        vec![Learned { name: "weight", init: inits.weight, decay: true }]
+    }
+
+    /// One FLOP an element; the gradient of the input is that of the output.
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        [
+            Work::of(of.input, of.input + of.learned, of.output),
+            Work::of(0.0, of.input, of.input),
+            Work::of(of.input, of.input, of.learned),
+        ]
+    }
+}
