@@ -79,7 +79,7 @@ impl LayerRule for Linear {
 
 /// The features of a sequence, or of a vector; the error says what else fits.
 pub(super) fn features_of_positions(input: Shape, otherwise: &str) -> Result<u32, String> {
-    match input.has(Dimension::Row) && input.as_image().is_none_or(|image| image.sides() != (1, 1)) {
+    match input.has(Dimension::Row) {
         true => Err(format!("takes the features of positions, and its input is an image of {input}: {otherwise}")),
         false => Ok(input.features()),
     }
