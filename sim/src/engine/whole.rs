@@ -162,11 +162,12 @@ impl<F: Fluid> Engine<'_, F> {
     /// Ends the kernel of a flight with a known total time.
     pub(super) fn end_kernel(&mut self, rank: u32, flight: u32) -> Result<(), InputError> {
         let Some(kernels) = self.wholes.kernels.get_mut(&rank) else { return Ok(()) };
-        if kernels.queue.front().is_some_and(|(first, _)| *first == flight) {
-            kernels.queue.pop_front();
-            if let Some(running) = kernels.running.take() {
-                self.resources.fluid.stop(running);
-            }
+        // A call of one group may end before an earlier one of another group, whose members have not all started it.
+        let place = kernels.queue.iter().position(|(other, _)| *other == flight);
+        place.and_then(|place| kernels.queue.remove(place));
+        if let (Some(0), Some(running)) = (place, kernels.running) {
+            kernels.running = None;
+            self.resources.fluid.stop(running);
         }
         self.launch(rank)
     }

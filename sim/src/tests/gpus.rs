@@ -1,6 +1,6 @@
 //! Tests kernels on GPUs: learners that share one, kernels that do not fill it, tables of measured GPUs.
 
-use lockstep_models::{Bucket, Gradients, Layer, Op, Precision, Span};
+use lockstep_models::{Bucket, Gradients, Layer, Op, Precision, Span, random_model};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Limits, Rank};
 
@@ -270,4 +270,35 @@ fn rccl_elsewhere_is_noted() {
     };
     assert!(notes("dgx-h100").iter().any(|note| note.contains("AMD's GPUs, which this cluster lacks")));
     assert!(!notes("mi300x-8").iter().any(|note| note.contains("library:rccl")));
+}
+
+/// Calls of several communicators end in another order than they begin in: along `data` a rank waits for one that still
+/// exchanges activations along `tensor`. All of them end, and hold multiprocessors no longer than that.
+#[test]
+fn calls_of_several_groups_end_in_any_order() {
+    let world = World::new(Cluster::load("dgx-h100").expect("a preset"), 8, &HostingRule::PerRank);
+    let mut ran = 0;
+    for (seed, strategy) in (0..40).flat_map(|seed| {
+        ["megatron", "model-parallel", "sequence-parallel", "all-to-all"].map(move |strategy| (seed, strategy))
+    }) {
+        let job = Job {
+            strategy: strategy.parse().expect("known"),
+            mesh: Some("data=4,tensor=2".parse().expect("a mesh")),
+            algorithm: "library:nccl".parse().expect("known"),
+            activations: Some("library:nccl".parse().expect("known")),
+            bucket: [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512))][seed as usize % 3],
+            ..Job::new(Arc::new(random_model(seed, false)), 8, 8)
+        };
+        // Not every model can be split.
+        let Ok(program) = job.program() else { continue };
+        let platform = world.platform(&Roofline, NetworkModel::MaxMin);
+        let found = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS);
+        assert!(
+            found.is_ok(),
+            "{strategy} of model {seed}: {}",
+            found.err().map_or(String::new(), |error| error.to_string())
+        );
+        ran += 1;
+    }
+    assert!(ran > 60, "{ran}");
 }
