@@ -178,6 +178,7 @@ fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
         memory_bandwidth: 1e11,
         compute: Vec::new(),
         update: Vec::new(),
+        formulas: Vec::new(),
         load: Vec::new(),
         memory: TransportEntry {
             latency,

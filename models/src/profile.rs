@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use decode::DecodeEntry;
 pub use disturbed::{CONTENTION, PROCESS_MESSAGES, THREAD_MESSAGES, disturbed_note};
 pub use gpu::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
-pub use key::{chain_key, key_of, read_key};
+pub use key::{chain_key, formula_key, key_of, read_key};
 pub use noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.
@@ -67,6 +67,20 @@ pub struct ComputeEntry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
+    /// fp32 elements.
+    pub elements: u64,
+    /// Seconds on one core, alone.
+    pub seconds: Interval,
+    /// How many times longer it takes when every core does it.
+    pub slowdown: f64,
+}
+
+/// An operation on parameters that takes longer or shorter than momentum SGD's step on as many.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FormulaEntry {
+    /// Its name, as [`formula_key`] gives it.
+    pub formula: String,
     /// fp32 elements.
     pub elements: u64,
     /// Seconds on one core, alone.
@@ -174,8 +188,11 @@ pub struct Profile {
     pub memory_bandwidth: f64,
     /// Layers.
     pub compute: Vec<ComputeEntry>,
-    /// The optimizer's step, by parameters.
+    /// Momentum SGD's step, by parameters.
     pub update: Vec<Point>,
+    /// Steps of other optimizers, and sums of squares of gradients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub formulas: Vec<FormulaEntry>,
     /// Gathering samples, by their elements.
     pub load: Vec<Point>,
     /// Decoding samples, by kind of sample.

@@ -8,6 +8,7 @@ mod clip;
 mod early;
 mod job;
 mod learners;
+mod on_tensor;
 mod passes;
 mod rule;
 mod settings;
@@ -60,6 +61,11 @@ trait Plan {
     /// The axes along which nothing but activations is exchanged, so that a library may serve them.
     fn activation_axes(&self) -> AxisSet {
         AxisSet::default()
+    }
+
+    /// Whether ranks have parts of layers, and exchange activations and their gradients.
+    fn splits_layers(&self) -> bool {
+        false
     }
 
     /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
@@ -194,6 +200,17 @@ impl Strategy {
         self.plan().averaging(learners, each)
     }
 
+    /// The strategies whose meshes may have this axis, as they may be written.
+    fn with_axis(axis: Axis) -> Vec<&'static str> {
+        let has = |form: &&str| form.parse::<Strategy>().is_ok_and(|of| of.plan().axes().contains(axis));
+        Strategy::forms().filter(has).collect()
+    }
+
+    /// Whether ranks have parts of layers, and exchange activations and their gradients.
+    pub fn splits_layers(&self) -> bool {
+        self.plan().splits_layers()
+    }
+
     /// The axes along which nothing but activations is exchanged, so that a library may serve them; none in most
     /// strategies.
     pub fn activation_axes(&self) -> AxisSet {
@@ -221,15 +238,12 @@ impl Strategy {
         if let Some(axis) = mesh.axes().iter().find(|axis| !own.contains(*axis)) {
             let cure =
                 if own.is_empty() { "leave it out, and give ranks".to_owned() } else { format!("its axes are {own}") };
-            let other = match axis {
-                Axis::Tensor => {
-                    "; model-parallel, megatron, sequence-parallel and all-to-all split layers along tensor, also with shared state: megatron:zero-1"
-                }
-                Axis::Pipeline => "; ssgd, zero-1, model-parallel and megatron have stages",
-                Axis::Device => "; zero-1, zero-2, zero-3 and megatron:zero-1 have parts along device",
-                _ => "",
+            let others = match &Strategy::with_axis(axis)[..] {
+                [] => String::new(),
+                [one] => format!("; {one} has it"),
+                [some @ .., last] => format!("; {} and {last} have it", some.join(", ")),
             };
-            return refused(format!("{self} has no axis {axis}: {cure}{other}"));
+            return refused(format!("{self} has no axis {axis}: {cure}{others}"));
         }
         let sharing = [Axis::Pipeline, Axis::Tensor].into_iter().find(|axis| mesh.axes().contains(*axis));
         let in_parts = matches!(job.sampling, Sampling::Partitioned { .. });

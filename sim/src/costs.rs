@@ -120,6 +120,21 @@ pub trait Costs: Send + Sync {
         if elements == 0 { Cost::default() } else { self.update(device, elements.div_ceil(5)) }
     }
 
+    /// The operation `name` ([`formula_key`](lockstep_models::profile::formula_key)) on `elements` parameters, each with
+    /// this many accesses to memory, by which it is estimated where it was not measured.
+    fn formula(&self, device: &Device, name: &str, elements: u64, accesses: u64) -> Cost {
+        let own = self.moved(device, accesses * elements);
+        let Some(inner) = self.adjusted() else { return own };
+        // Adjusted as what moves as much is.
+        let (of, moved) = (inner.formula(device, name, elements, accesses), inner.moved(device, accesses * elements));
+        let scaled = |own: f64, of: f64, moved: f64| if moved == of { own } else { own * (of / moved) };
+        Cost {
+            seconds: scaled(own.seconds, of.seconds, moved.seconds),
+            memory: scaled(own.memory, of.memory, moved.memory),
+            occupancy: scaled(own.occupancy, of.occupancy, moved.occupancy),
+        }
+    }
+
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
 

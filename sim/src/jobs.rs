@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lockstep_models::profile::formula_key;
 use lockstep_models::{Op, Program, Role};
 use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{Dtype, InputError, Rank, Time};
@@ -188,15 +189,17 @@ pub(crate) fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: 
             Cost { seconds: f64::from(*calls) * each.as_secs_f64(), memory: 0.0, occupancy: 0.0 }
         }
         Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()),
-        // The largest part: that of the first ranks along the axes.
-        Op::Elementwise(of) => {
-            let part = program.own_part(&of.range, of.shared, 0);
-            costs.moved(device, of.formula.accesses() * (part.end - part.start))
-        }
+        Op::Elementwise(of) => match formula_key(program, op) {
+            Some((name, elements)) => costs.formula(device, name, elements, of.formula.accesses()),
+            None => {
+                // The largest part: that of the first ranks along the axes.
+                let part = program.own_part(&of.range, of.shared, 0);
+                costs.moved(device, of.formula.accesses() * (part.end - part.start))
+            }
+        },
         // Each element is read once.
-        Op::Squares(of) => {
-            let part = program.own_part(&of.range, of.shared, 0);
-            costs.moved(device, part.end - part.start)
+        Op::Squares(_) => {
+            formula_key(program, op).map_or_else(Cost::default, |(name, own)| costs.formula(device, name, own, 1))
         }
         Op::Repeat { .. } | Op::Schedule(_) | Op::Exchange(_) => return None,
     };

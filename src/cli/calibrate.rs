@@ -78,6 +78,7 @@ impl Calibrate {
                 Profile {
                     compute: kept.compute,
                     update: kept.update,
+                    formulas: kept.formulas,
                     load: kept.load,
                     mpi: kept.mpi,
                     decode: kept.decode,

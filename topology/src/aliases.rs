@@ -24,10 +24,9 @@ const FSDP: &str = "fsdp is taken as zero-3: parameters, gradients and optimizer
                     each bucket; PyTorch cuts each tensor or each wrapped module, so its messages have other sizes";
 const LEVELS: &str =
     "has several levels: write zero-1 (optimizer state), zero-2 (gradients too) or zero-3 (parameters too)";
-const TENSOR: &str = "is an axis of the ranks, along which megatron and model-parallel split layers: write {tp} 2 (mesh tensor=2) with \
-                      megatron or model-parallel";
-const STAGES: &str =
-    "is an axis of the ranks: write {pp} 2 (mesh pipeline=2) with ssgd, zero-1, megatron or model-parallel";
+const TENSOR: &str =
+    "is an axis of the ranks, along which strategies split layers: write {tp} 2 (mesh tensor=2) with e.g. megatron";
+const STAGES: &str = "is an axis of the ranks: write {pp} 2 (mesh pipeline=2) with e.g. ssgd or megatron";
 const LATER: &str = "is not supported yet: ranks have the axes data ({dp}), tensor ({tp}) and pipeline ({pp})";
 const MIXED: &str = "has several meanings: write bf16 or fp16, which keep fp32 weights";
 const RUNTIME: &str = "is no transport here: write threads or mpi, and algorithm library:nccl for NCCL's collectives";
@@ -187,9 +186,10 @@ const NO_KEYS: &[(&[&str], &str)] = &[
     ),
     (&["bf16", "fp16", "fp8", "amp", "half"], "is a value here: write {precision} bf16, fp16 or fp8"),
     (
-        &["cp", "context-parallel-size", "ep", "expert-model-parallel-size", "sp", "sequence-parallel"],
+        &["cp", "context-parallel-size", "ep", "expert-model-parallel-size"],
         "is not supported yet: ranks have the axes {dp} (data), {tp} (tensor) and {pp} (pipeline)",
     ),
+    (&["sp", "sequence-parallel"], "is a strategy here: write {strategy} sequence-parallel"),
     (&["seq-length", "seq-len", "sequence-length"], "is not supported yet: models are of images and feature vectors"),
     (&["zero-stage", "zero"], "is a strategy here: write {strategy} zero-1, zero-2 or zero-3"),
     (

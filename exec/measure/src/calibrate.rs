@@ -84,6 +84,7 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
         memory_bandwidth,
         compute: Vec::new(),
         update: Vec::new(),
+        formulas: Vec::new(),
         load: Vec::new(),
         decode: Vec::new(),
         moves: Vec::new(),
@@ -126,6 +127,7 @@ pub fn add(
         command: command.to_owned(),
         compute: Vec::new(),
         update: Vec::new(),
+        formulas: Vec::new(),
         load: Vec::new(),
         noise: None,
         disturbed: Vec::new(),
@@ -146,6 +148,7 @@ pub fn add(
             }
         }
         merge(&mut fresh.update, layers.update);
+        kept::merge_formulas(&mut fresh.formulas, layers.formulas);
         merge(&mut fresh.load, layers.load);
         append(&mut fresh.noise, noise);
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockstep_data::Dataset;
-use lockstep_models::{Area, Buffer, Copy, Elementwise, LayerId, Op, Phase, Program, Rows, SgdStep, Turns};
+use lockstep_models::{
+    Area, Buffer, Copy, Elementwise, LayerId, Op, Phase, Program, Rows, SgdStep, SquareSum, Squares, Turns,
+};
 use lockstep_topology::Dtype;
 
 use super::{Making, Replica};
@@ -59,8 +61,15 @@ impl Replica {
                 let formula = formula.replacing(Buffer::SUMS, Buffer::Gradients);
                 Ok(self.evaluate_formula(own, &formula, &SgdStep::plain(1e-9, 0.9).into())?)
             }
+            Op::Squares(Squares { range, buffer, .. }) => {
+                let buffer = if *buffer == Buffer::SUMS { Buffer::Gradients } else { *buffer };
+                let own = self.places.of(buffer).within(range.start as usize..range.end as usize);
+                let mut sum = SquareSum::zero();
+                self.add_squares(buffer, &own, &mut sum)?;
+                std::hint::black_box(sum);
+                Ok(())
+            }
             Op::Elementwise(_)
-            | Op::Squares(_)
             | Op::Repeat { .. }
             | Op::Schedule(_)
             | Op::Exchange(_)

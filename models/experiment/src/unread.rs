@@ -159,7 +159,7 @@ fn only_libraries(experiment: &Experiment) -> bool {
         && experiment.algorithms.iter().all(is_library)
         && experiment.axis_algorithms.is_empty()
         && experiment.mesh.is_none()
-        && !matches!(experiment.strategy, Strategy::Hybrid(_) | Strategy::ModelParallel(_) | Strategy::Megatron(_))
+        && !experiment.strategy.splits_layers()
         && !lists(experiment, &["algorithm", "strategy"])
 }
 

@@ -352,8 +352,8 @@ fn check_statistics(whole: &Model, placement: &Placement<'_>) -> Result<(), Inpu
     let normalises = |(id, node): &(LayerId, &Node)| node.statistics.is_some() && placement.outputs(*id).1 != SAMPLES;
     let Some((_, node)) = whole.iter().find(normalises) else { return Ok(()) };
     let message = format!(
-        "{} ({}) has statistics of one rank's batch, and would take those of several: give model-parallel or megatron a mesh, \
-         e.g. data=2,tensor=4, or use ssgd",
+        "{} ({}) has statistics of one rank's batch, and would take those of several: give the strategy a mesh, e.g. \
+         data=2,tensor=4, or use ssgd",
         node.name,
         node.layer.kind()
     );

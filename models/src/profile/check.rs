@@ -82,6 +82,12 @@ impl Profile {
         }
         self.transport_figures(&mut all)?;
         all.extend(self.decode.iter().map(|entry| ("decode".to_owned(), &entry.seconds, entry.slowdown)));
+        for entry in &self.formulas {
+            if entry.elements == 0 {
+                return Err((entry.formula.clone(), "must have points of at least one element"));
+            }
+            all.push((entry.formula.clone(), &entry.seconds, entry.slowdown));
+        }
         for entry in &self.moves {
             all.extend([&entry.pack, &entry.unpack].map(|seconds| ("moves".to_owned(), seconds, entry.slowdown)));
         }

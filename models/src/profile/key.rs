@@ -8,12 +8,27 @@ use std::fmt::Write;
 use lockstep_topology::InputError;
 
 use crate::layer::{Attributes, KINDS};
-use crate::{Node, Program, Shape};
+use crate::{Node, Op, Program, Shape, UpdateRule};
 
 /// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
     let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
     key_of(&nodes)
+}
+
+/// The name of an operation on parameters in a profile, and the parameters of one rank; `None` of an operation that costs
+/// what it moves through memory, as momentum SGD's step does.
+pub fn formula_key(program: &Program, op: &Op) -> Option<(&'static str, u64)> {
+    let (name, range, shared) = match op {
+        Op::Squares(of) => ("squares", &of.range, of.shared),
+        _ => {
+            let of = op.update().filter(|_| program.rule != UpdateRule::Sgd)?;
+            (program.rule.name(), &of.range, of.shared)
+        }
+    };
+    // The largest part: that of the first ranks along the axes.
+    let part = program.own_part(range, shared, 0);
+    Some((name, part.end - part.start))
 }
 
 /// The key of these layers.

@@ -120,6 +120,10 @@ impl Plan for Hybrid {
     fn axes(&self) -> AxisSet {
         AxisSet::of(&[Axis::Data])
     }
+
+    fn splits_layers(&self) -> bool {
+        true
+    }
 }
 
 /// Layers in front work on their own samples, the others have the rows of their weights.

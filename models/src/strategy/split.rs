@@ -1,7 +1,6 @@
 //! Builds the graph of a step in which layers are split as a table states: changes of layout between them, allreduces for
 //! the weights that all ranks hold and whose samples differ, and, only along the other axes, for a rank's own part.
 
-use std::fmt;
 use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, ErrorPlace, InputError, Library};
@@ -31,22 +30,6 @@ pub(super) struct SplitLayers {
 }
 
 impl SplitLayers {
-    /// All layers along `tensor`, as a table states.
-    ///
-    /// # Errors
-    /// More ranks than a mesh may have.
-    pub(super) fn all(job: &Job, table: Table, shares_state: bool) -> Result<SplitLayers, InputError> {
-        Ok(SplitLayers {
-            mesh: job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, job.workers)]), Ok)?,
-            axis: Axis::Tensor,
-            table,
-            // Without a mesh each rank contributes its own batch, and all take all of them.
-            passes: vec![everything(if job.mesh.is_some() { 1 } else { job.workers }, job.batch_per_rank)],
-            variable_batch: false,
-            shares_state,
-        })
-    }
-
     /// The graph of one step, and the model of each rank.
     ///
     /// # Errors
@@ -79,31 +62,6 @@ impl SplitLayers {
         let graph = graph(job, &model, (&sharding, sharing), mesh)?;
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
     }
-}
-
-/// The setting of `name`, a strategy that splits layers along `tensor`, with which its ranks shard the optimizer state.
-const SHARES_STATE: &str = "zero-1";
-
-/// Reads the settings after such a name: whether its ranks do.
-pub(super) fn parse(name: &str, settings: &str) -> Result<bool, String> {
-    match settings {
-        "" => Ok(false),
-        SHARES_STATE => Ok(true),
-        _ => Err(format!(
-            "{name} has no setting {settings:?}; there is: {SHARES_STATE}, which shares the optimizer's state out along data"
-        )),
-    }
-}
-
-/// Writes the setting in the form that is read.
-pub(super) fn write(f: &mut fmt::Formatter<'_>, name: &str, shares_state: bool) -> fmt::Result {
-    if shares_state { write!(f, "{name}:{SHARES_STATE}") } else { f.write_str(name) }
-}
-
-/// The axes of such a strategy; the state is sharded along `device` where there is one.
-pub(super) fn axes(shares_state: bool) -> AxisSet {
-    let without = AxisSet::of(&[Axis::Pipeline, Axis::Data, Axis::Tensor]);
-    if shares_state { without.or(zero::AXES) } else { without }
 }
 
 /// All samples of all ranks.

@@ -3,10 +3,11 @@
 //! A layer that was not measured is estimated from the most similar measured layers (`near.rs`), and is listed
 //! in the notes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lockstep_models::profile::{
-    ComputeEntry, GpuEntry, MoveEntry, Point, Profile, RepeatedEntry, TransportEntry, chain_key,
+    ComputeEntry, FormulaEntry, GpuEntry, MoveEntry, Point, Profile, RepeatedEntry, TransportEntry, chain_key,
+    formula_key,
 };
 use lockstep_models::{Node, Op, Partition, Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
@@ -33,6 +34,8 @@ struct Measured {
     /// The same, for chains that are not among them.
     nearest: Nearest,
     update: Vec<Sample>,
+    /// By name.
+    formulas: BTreeMap<String, Vec<Sample>>,
     load: Vec<Sample>,
     /// Seconds per byte that a sum directly from another GPU's memory takes longer than a copy.
     direct_sum: f64,
@@ -76,6 +79,7 @@ impl Measured {
             compute,
             nearest,
             update: points(update),
+            formulas: BTreeMap::new(),
             load: points(load),
             direct_sum: 0.0,
             sums: BTreeMap::new(),
@@ -127,6 +131,7 @@ impl CostTable {
     pub fn new(profile: &Profile) -> Result<CostTable, InputError> {
         profile.check("profile")?;
         let cpu = Measured::new(profile.cores, profile.side_by_side, &profile.compute, &profile.update, &profile.load);
+        let cpu = Measured { formulas: formulas(&profile.formulas), ..cpu };
         let gpu = |gpu: &GpuEntry| {
             let direct = gpu.hardware.as_ref().and_then(|hardware| hardware.direct.as_ref());
             let direct_sum = direct.map_or(0.0, |direct| (direct.sum.value - direct.copy.value).max(0.0));
@@ -180,6 +185,17 @@ impl CostTable {
             ..MessageCost::default()
         }
     }
+}
+
+/// Points by the name of their operation, ascending.
+fn formulas(entries: &[FormulaEntry]) -> BTreeMap<String, Vec<Sample>> {
+    let mut all = BTreeMap::<String, Vec<Sample>>::new();
+    for entry in entries {
+        let sample = (entry.elements as f64, entry.seconds.value, entry.slowdown);
+        all.entry(entry.formula.clone()).or_default().push(sample);
+    }
+    all.values_mut().for_each(sort);
+    all
 }
 
 fn sort(samples: &mut Vec<Sample>) {
@@ -241,6 +257,14 @@ impl Costs for CostTable {
         let roof = Roofline.update(device, elements);
         let Some(measured) = self.measured(device).filter(|of| !of.update.is_empty()) else { return roof };
         measured.cost(device, interpolate(&measured.update, elements as f64), roof)
+    }
+
+    fn formula(&self, device: &Device, name: &str, elements: u64, accesses: u64) -> Cost {
+        let moved = self.moved(device, accesses * elements);
+        let Some(measured) = self.measured(device) else { return moved };
+        measured.formulas.get(name).map_or(moved, |points| {
+            measured.cost(device, interpolate(points, elements as f64), Roofline.moved(device, accesses * elements))
+        })
     }
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
@@ -319,9 +343,9 @@ impl Costs for CostTable {
     }
 
     fn notes(&self, program: &Program) -> Vec<String> {
+        let all = || std::iter::once(&self.cpu).chain(self.gpus.values());
         let known = |(chain, phase, samples): &(usize, Phase, u32)| {
-            let all = std::iter::once(&self.cpu).chain(self.gpus.values());
-            all.into_iter().any(|measured| measured.chain(program, *chain, *phase, *samples).is_some())
+            all().any(|measured| measured.chain(program, *chain, *phase, *samples).is_some())
         };
         let mut missing: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for (chain, phase, _) in computed(program).into_iter().filter(|task| !known(task)) {
@@ -330,12 +354,16 @@ impl Costs for CostTable {
                 phases.push(phase.name());
             }
         }
-        let some = std::iter::once(&self.cpu).chain(self.gpus.values()).any(|measured| !measured.compute.is_empty());
+        let some = all().any(|measured| !measured.compute.is_empty());
         let from = if some { "estimated from layers like it that were" } else { "taken from a roofline" };
         let note = |(chain, phases): (usize, Vec<&str>)| {
             format!("{} {} was not measured: {from}", phases.join(" and "), program.chain_name(chain))
         };
-        missing.into_iter().map(note).collect()
+        let keys = program.roles.iter().flat_map(|role| &role.tasks).filter_map(|task| formula_key(program, &task.op));
+        let names: BTreeSet<&str> = keys.map(|(name, _)| name).collect();
+        let unknown = |name: &&str| all().all(|measured| !measured.formulas.contains_key(*name));
+        let of_formula = |name| format!("{name} was not measured: estimated from the update by what it moves");
+        missing.into_iter().map(note).chain(names.into_iter().filter(unknown).map(of_formula)).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_models::Layer;
+use lockstep_models::{Layer, UpdateRule};
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::DeviceId;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::{CostTable, Roofline};
 use lockstep_models::profile::chain_key;
 use lockstep_models::profile::{
-    ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, RepeatedEntry, TransportEntry,
+    ComputeEntry, FormulaEntry, Interval, PROFILE_VERSION, Point, Profile, RepeatedEntry, TransportEntry,
 };
 
 pub(super) fn profile(program: &Program, chain: usize) -> Profile {
@@ -49,6 +49,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
         memory_bandwidth: 1e10,
         compute: vec![entry(4, 2e-3, 1.0), entry(12, 4e-3, 1.2)],
         update: vec![point(1000)],
+        formulas: Vec::new(),
         load: vec![point(784)],
         memory: transport,
         mpi: None,
@@ -87,6 +88,59 @@ fn a_table_returns_measured_costs_and_names_missing_ones() {
     let nothing = CostTable::new(&nothing).expect("a profile");
     assert_eq!(other(&nothing), Roofline.compute(device, &program, 2, Phase::Forward, 8).seconds);
     assert!(nothing.notes(&program).iter().all(|note| note.ends_with("taken from a roofline")));
+}
+
+/// Steps of other optimizers take what was measured; else what an update takes that moves as much, and a note says so.
+#[test]
+fn steps_of_other_optimizers_by_hand() {
+    let job = Job { rule: UpdateRule::AdamW, ..mlp(2) };
+    let (program, world) = (program(&job), World::host(2, 2));
+    let device = &world.cluster.devices()[0];
+    let mut profile = profile(&program, 1);
+    let unmeasured = CostTable::new(&profile).expect("a profile");
+    assert_eq!(unmeasured.formula(device, "adamw", 2000, 7), unmeasured.moved(device, 14_000));
+    let note = "adamw was not measured: estimated from the update by what it moves";
+    assert!(unmeasured.notes(&program).iter().any(|own| own == note));
+    let seconds = Interval::exact(3e-3);
+    profile.formulas = vec![FormulaEntry { formula: "adamw".into(), elements: 1000, seconds, slowdown: 1.2 }];
+    let table = CostTable::new(&profile).expect("a profile");
+    let wanted = Cost { seconds: 6e-3, memory: 0.6, ..Cost::default() };
+    assert_eq!(table.formula(device, "adamw", 2000, 7), wanted);
+    assert!(!table.notes(&program).iter().any(|own| own == note));
+    // Adjusted costs adjust it as they adjust what moves as much.
+    let slow = Twice(&table);
+    let adjusted = slow.formula(device, "adamw", 2000, 7);
+    assert_close(adjusted.seconds, 12e-3, "twice as long");
+    assert_eq!((adjusted.memory, adjusted.occupancy), (wanted.memory, wanted.occupancy));
+    assert_eq!(slow.formula(device, "squares", 2000, 1), slow.moved(device, 2000));
+    profile.formulas[0].elements = 0;
+    assert!(CostTable::new(&profile).is_err());
+}
+
+/// Updates that take twice as long.
+struct Twice<'a>(&'a CostTable);
+
+impl Costs for Twice<'_> {
+    fn adjusted(&self) -> Option<&dyn Costs> {
+        Some(self.0)
+    }
+
+    fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
+        self.0.compute(device, program, chain, phase, samples)
+    }
+
+    fn update(&self, device: &Device, elements: u64) -> Cost {
+        let cost = self.0.update(device, elements);
+        Cost { seconds: 2.0 * cost.seconds, ..cost }
+    }
+
+    fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
+        self.0.load(device, program, samples)
+    }
+
+    fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
+        self.0.message(pair, receiver, route)
+    }
 }
 
 /// A collective alone takes as long as where all messages have the figures of repeated buffers, also when

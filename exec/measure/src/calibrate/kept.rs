@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use lockstep_models::profile::{CONTENTION, ComputeEntry, PROFILE_VERSION, Point, Profile, THREAD_MESSAGES};
+use lockstep_models::profile::{
+    CONTENTION, ComputeEntry, FormulaEntry, PROFILE_VERSION, Point, Profile, THREAD_MESSAGES,
+};
 use lockstep_report::output::{make_place, write_atomically};
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -69,12 +71,23 @@ pub(super) fn same(one: &ComputeEntry, other: &ComputeEntry) -> bool {
     (&one.chain, &one.phase, one.samples) == (&other.chain, &other.phase, other.samples)
 }
 
+/// Adds figures of operations on parameters, except those of sizes that are known.
+pub(super) fn merge_formulas(known: &mut Vec<FormulaEntry>, new: Vec<FormulaEntry>) {
+    for entry in new {
+        if known.iter().all(|of| (&of.formula, of.elements) != (&entry.formula, entry.elements)) {
+            known.push(entry);
+        }
+    }
+    known.sort_by(|a, b| (&a.formula, a.elements).cmp(&(&b.formula, b.elements)));
+}
+
 /// Replaces the figures in `profile` of the operations in `fresh`, a later profile of the same host, and keeps all
 /// others.
 pub fn lay_over(profile: &mut Profile, fresh: Profile) {
     let again: BTreeSet<String> = Need::all(&fresh).map(|need| need.to_string()).collect();
     profile.disturbed.retain(|name| !again.contains(name) && !fresh.disturbed.contains(name));
-    let Profile { date, command, compute, update, load, decode, moves, storage, noise, disturbed, .. } = fresh;
+    let Profile { date, command, compute, update, formulas, load, decode, moves, storage, noise, disturbed, .. } =
+        fresh;
     profile.disturbed.extend(disturbed);
     profile.compute.retain(|known| !compute.iter().any(|entry| same(known, entry)));
     profile.compute.extend(compute);
@@ -82,6 +95,10 @@ pub fn lay_over(profile: &mut Profile, fresh: Profile) {
         known.retain(|point: &Point| fresh.iter().all(|entry| entry.elements != point.elements));
         super::merge(known, fresh);
     }
+    profile.formulas.retain(|known| {
+        formulas.iter().all(|entry| (&entry.formula, entry.elements) != (&known.formula, known.elements))
+    });
+    merge_formulas(&mut profile.formulas, formulas);
     profile.decode.retain(|known| {
         decode
             .iter()

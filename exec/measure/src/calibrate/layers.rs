@@ -1,7 +1,6 @@
 //! Times every task of a role's rank by itself: each phase of each chain, the updates, the load; no task twice in a
 //! row.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockstep_data::Dataset;
@@ -9,11 +8,11 @@ use lockstep_exec::Arenas;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::profile::{ComputeEntry, Point, chain_key};
-use lockstep_models::{Elementwise, Op, Optimizer, Program};
+use lockstep_models::profile::{ComputeEntry, FormulaEntry, Point};
+use lockstep_models::{Elementwise, Op, Optimizer, Program, Squares};
 
 use super::bench::Interleaving;
-use super::needs::{CalibrationSubject, Need};
+use super::needs::{CalibrationSubject, Need, largest_own};
 use super::samples::Figure;
 
 /// A rank's replica and the samples that it loads.
@@ -23,32 +22,27 @@ struct Rank {
 }
 
 /// Figures of one role's tasks, in task order.
+#[derive(Default)]
 pub(super) struct Layers {
     pub(super) compute: Vec<ComputeEntry>,
     pub(super) update: Vec<Point>,
+    pub(super) formulas: Vec<FormulaEntry>,
     pub(super) load: Vec<Point>,
     /// The figures among these that could not be measured undisturbed, by name, and those that could.
     pub(super) disturbed: Vec<(String, bool)>,
 }
 
-/// The tasks to time, one per figure. A role without an update whose averaging or copies need one gets an update of all
-/// its parameters.
-fn tasks(subject: &CalibrationSubject) -> Vec<Op> {
+/// The tasks to time, one per figure. A role whose figures need an update that none of its tasks is gets one.
+fn tasks(subject: &CalibrationSubject) -> Vec<(Need, Op)> {
     let CalibrationSubject { program, role, .. } = subject;
-    let mut seen = BTreeSet::new();
-    let own = program.roles[*role].tasks.iter().map(|task| &task.op);
-    let mut tasks: Vec<Op> = own
-        .filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. }) || op.update().is_some())
-        .filter(|op| Need::of(program, op).is_some_and(|need| seen.insert(need)))
-        .cloned()
-        .collect();
-    // A pipeline stage has some of the parameters, and a rank that shares out state (ZeRO) has the state of some.
-    let (of, first) = (&program.roles[*role], program.roles[*role].ranks.first());
-    let own = program.updated(of, first).into_iter();
-    let all = own.max_by_key(|range| range.end - range.start).unwrap_or(0..0);
-    let whole = Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), all.clone()));
-    if !all.is_empty() && Need::of_role(program, of).difference(&seen).next().is_some() {
-        tasks.push(whole);
+    let mut needs = Need::of_role(program, &program.roles[*role]);
+    let own = program.roles[*role].tasks.iter().filter_map(|task| Some((Need::of(program, &task.op)?, &task.op)));
+    let mut tasks: Vec<(Need, Op)> =
+        own.filter(|(need, _)| needs.remove(need)).map(|(need, op)| (need, op.clone())).collect();
+    let all = largest_own(program, &program.roles[*role]);
+    let whole = Need::of_update(&all);
+    if needs.contains(&whole) {
+        tasks.push((whole, Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), all))));
     }
     tasks
 }
@@ -82,41 +76,32 @@ pub(super) fn turns(subject: &CalibrationSubject, repetitions: usize) -> Interle
         rank
     };
     let prepare = move |rank: &mut Rank, task: usize| {
-        ready(rank, &prepared[task], data);
-        match &prepared[task] {
+        ready(rank, &prepared[task].1, data);
+        match &prepared[task].1 {
             Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
-            Op::Elementwise(Elementwise { range, .. }) => {
+            Op::Elementwise(Elementwise { range, .. }) | Op::Squares(Squares { range, .. }) => {
                 rank.replica.warm_gradients(range.start as usize..range.end as usize);
             }
             _ => {}
         }
     };
-    Interleaving::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, &tasks[task], data))
+    Interleaving::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, &tasks[task].1, data))
 }
 
 /// Converts the figures of a role's [`turns`].
 pub(super) fn read(subject: &CalibrationSubject, figures: Vec<Figure>) -> Layers {
-    let program = &subject.program;
-    let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new(), disturbed: Vec::new() };
-    for (op, Figure { seconds, slowdown, disturbed }) in tasks(subject).into_iter().zip(figures) {
-        layers.disturbed.extend(Need::of(program, &op).map(|need| (need.to_string(), disturbed)));
-        match op {
-            Op::Load { samples, .. } => {
-                let elements = u64::from(samples) * program.model.input().elements();
-                layers.load.push(Point { elements, seconds, slowdown });
+    let mut layers = Layers::default();
+    for ((need, _), Figure { seconds, slowdown, disturbed }) in tasks(subject).into_iter().zip(figures) {
+        layers.disturbed.push((need.to_string(), disturbed));
+        match need {
+            Need::Load(elements) => layers.load.push(Point { elements, seconds, slowdown }),
+            Need::Update(elements) => layers.update.push(Point { elements, seconds, slowdown }),
+            Need::Formula(formula, elements) => {
+                layers.formulas.push(FormulaEntry { formula, elements, seconds, slowdown });
             }
-            Op::Elementwise(Elementwise { range, shared, .. }) => {
-                let part = program.own_part(&range, shared, 0);
-                layers.update.push(Point { elements: part.end - part.start, seconds, slowdown });
+            Need::Compute(chain, phase, samples) => {
+                layers.compute.push(ComputeEntry { chain, phase, samples, seconds, slowdown });
             }
-            Op::Compute { chain, phase, samples, .. } => layers.compute.push(ComputeEntry {
-                chain: chain_key(program, chain),
-                phase: phase.name().to_owned(),
-                samples,
-                seconds,
-                slowdown,
-            }),
-            _ => {}
         }
     }
     layers
@@ -155,7 +140,7 @@ mod tests {
             let subject = CalibrationSubject { program: job.program().unwrap(), role: 0, data: Arc::new(data.clone()) };
             let has = subject.program.updated(&subject.program.roles[0], 0);
             let mut updates = 0;
-            for op in tasks(&subject) {
+            for (_, op) in tasks(&subject) {
                 let Op::Elementwise(Elementwise { range, shared, .. }) = op else { continue };
                 let own = subject.program.own_part(&range, shared, 0);
                 assert!(has.iter().any(|piece| piece.start <= own.start && own.end <= piece.end), "{own:?} of {has:?}");

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_data::Dataset;
 use lockstep_exec::check_buffers;
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
 use lockstep_models::memory::Memory;
-use lockstep_models::profile::{CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, chain_key};
+use lockstep_models::profile::{
+    CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, chain_key, formula_key,
+};
 use lockstep_models::{Elementwise, Op, Program, Role};
 use lockstep_topology::InputError;
 
@@ -20,6 +23,8 @@ pub(super) enum Need {
     Compute(String, String, u32),
     /// An update of a number of parameters.
     Update(u64),
+    /// Another operation on a number of parameters, by name.
+    Formula(String, u64),
     /// A load of a number of elements.
     Load(u64),
 }
@@ -40,14 +45,18 @@ impl fmt::Display for Need {
         match self {
             Need::Compute(chain, phase, samples) => f.write_str(&ComputeEntry::name(chain, phase, *samples)),
             Need::Update(elements) => write!(f, "update of {elements} parameters"),
+            Need::Formula(name, elements) => write!(f, "{name} of {elements} parameters"),
             Need::Load(elements) => write!(f, "load of {elements} elements"),
         }
     }
 }
 
 impl Need {
-    /// The figure that a task needs; none if other ranks run it, or another figure covers it.
+    /// The figure that a task needs; none if other ranks run it, or an update's figure covers it.
     pub(super) fn of(program: &Program, op: &Op) -> Option<Need> {
+        if let Some((name, elements)) = formula_key(program, op) {
+            return Some(Need::Formula(name.to_owned(), elements));
+        }
         match op {
             Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => None,
             Op::Load { samples, .. } => Some(Need::Load(u64::from(*samples) * program.model.input().elements())),
@@ -55,18 +64,28 @@ impl Need {
                 Some(Need::Compute(chain_key(program, *chain), phase.name().to_owned(), *samples))
             }
             Op::Elementwise(Elementwise { range, shared, .. }) if op.update().is_some() => {
-                let part = program.own_part(range, *shared, 0);
-                Some(Need::Update(part.end - part.start))
+                Some(Need::of_update(&program.own_part(range, *shared, 0)))
             }
-            // Formulas and copies move elements as fast as updates do.
-            Op::Elementwise(_) | Op::Copy(_) => Some(Need::Update(program.model.parameter_elements())),
             _ => None,
         }
     }
 
+    /// The figure of momentum SGD's step on a range of the parameters.
+    pub(super) fn of_update(range: &Range<u64>) -> Need {
+        Need::Update(range.end - range.start)
+    }
+
     /// The figures that a role needs.
     pub(super) fn of_role(program: &Program, role: &Role) -> BTreeSet<Need> {
-        role.tasks.iter().filter_map(|task| Need::of(program, &task.op)).collect()
+        let mut needs: BTreeSet<Need> = role.tasks.iter().filter_map(|task| Need::of(program, &task.op)).collect();
+        // Formulas and copies move elements as fast as updates do; a profile has at least one update.
+        let moves = |op: &Op| matches!(op, Op::Elementwise(_) | Op::Copy(_) | Op::Squares(_));
+        let is_update = |op: &Op| matches!(Need::of(program, op), Some(Need::Update(_)));
+        let own = largest_own(program, role);
+        if !own.is_empty() && role.tasks.iter().any(|task| moves(&task.op) && !is_update(&task.op)) {
+            needs.insert(Need::of_update(&own));
+        }
+        needs
     }
 
     /// The figures in a profile.
@@ -74,7 +93,8 @@ impl Need {
         let of_chain = |entry: &ComputeEntry| Need::Compute(entry.chain.clone(), entry.phase.clone(), entry.samples);
         let updates = profile.update.iter().map(|point| Need::Update(point.elements));
         let loads = profile.load.iter().map(|point| Need::Load(point.elements));
-        profile.compute.iter().map(of_chain).chain(updates).chain(loads)
+        let formulas = profile.formulas.iter().map(|of| Need::Formula(of.formula.clone(), of.elements));
+        profile.compute.iter().map(of_chain).chain(updates).chain(formulas).chain(loads)
     }
 
     /// The undisturbed figures in a profile.
@@ -83,6 +103,12 @@ impl Need {
             .filter(|need| profile.disturbed.is_empty() || !profile.disturbed.contains(&need.to_string()))
             .collect()
     }
+}
+
+/// The longest range of parameters whose optimizer state a rank of a role has: a pipeline stage has some of the
+/// parameters, and a rank that shares out state (ZeRO) has the state of some.
+pub(super) fn largest_own(program: &Program, role: &Role) -> Range<u64> {
+    program.updated(role, role.ranks.first()).into_iter().max_by_key(|own| own.end - own.start).unwrap_or(0..0)
 }
 
 /// The figures of a profile on which predictions of `program` rest and which could not be measured undisturbed.
@@ -132,8 +158,8 @@ pub fn check_memory(subjects: &[CalibrationSubject], cores: usize) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use lockstep_models::Job;
     use lockstep_models::profile::Interval;
+    use lockstep_models::{Job, UpdateRule};
 
     use super::super::samples::Figure;
     use super::super::{kept, layers};
@@ -142,8 +168,11 @@ mod tests {
     use crate::host::Cores;
 
     /// Strategies, and whether three ranks do what two do not: parts of other sizes, or losses of more samples.
-    const STRATEGIES: [(&str, bool); 10] = [
+    const STRATEGIES: [(&str, bool); 13] = [
         ("ssgd", false),
+        ("zero-2", true),
+        ("sequence-parallel", true),
+        ("all-to-all", true),
         ("model-parallel", true),
         ("megatron", true),
         ("hybrid:a", true),
@@ -159,6 +188,11 @@ mod tests {
         let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
         let strategy = strategy.parse().expect("a strategy");
         Job { strategy, fuse, ..Job::new(model, ranks, 6) }.program().expect("a program")
+    }
+
+    fn lay_over(profile: &mut Profile, figures: layers::Layers) {
+        let layers::Layers { compute, update, formulas, load, .. } = figures;
+        kept::lay_over(profile, Profile { compute, update, formulas, load, ..empty() });
     }
 
     fn data(program: &Program) -> Arc<Dataset> {
@@ -183,14 +217,45 @@ mod tests {
                     assert!(timed > 0 && timed == turns.operations(), "{strategy}");
                     let [compute, update, load] = [figures.compute.len(), figures.update.len(), figures.load.len()];
                     assert!(compute > 0 && compute + update + load == turns.operations(), "{strategy}");
-                    let layers::Layers { compute, update, load, .. } = figures;
-                    kept::lay_over(&mut profile, Profile { compute, update, load, ..empty() });
+                    lay_over(&mut profile, figures);
                 }
                 assert!(missing(vec![(program.clone(), data.clone())], Some(&profile)).is_empty(), "{strategy}");
                 // Chains that are cut differently are different figures, and so are parts of three ranks.
                 let more = |other: Program| missing(vec![(other, data.clone())], Some(&profile)).len();
                 assert!(more(self::program(strategy, 2, !fuse)) > 0, "{strategy}");
                 assert_eq!(more(self::program(strategy, 3, fuse)) > 0, depends, "{strategy}");
+            }
+        }
+    }
+
+    /// Optimizers' steps and sums of squares are figures of their own, which no other program's stand in for.
+    #[test]
+    fn steps_of_other_optimizers_are_timed_apart() {
+        let figure = Figure { seconds: Interval::exact(1e-3), slowdown: 1.0, disturbed: false };
+        for (strategy, rule, clips) in ["ssgd", "zero-1", "zero-2", "megatron"].into_iter().flat_map(|strategy| {
+            UpdateRule::ALL.into_iter().flat_map(move |rule| [false, true].map(move |clips| (strategy, rule, clips)))
+        }) {
+            let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
+            let of = |rule, clips| {
+                let strategy = strategy.parse().expect("a strategy");
+                Job { strategy, rule, clips, ..Job::new(model.clone(), 2, 6) }.program().expect("a program")
+            };
+            let program = of(rule, clips);
+            let data = data(&program);
+            let subjects = missing(vec![(program.clone(), data.clone())], None);
+            let [subject] = &subjects[..] else { panic!("{} subjects", subjects.len()) };
+            let turns = layers::turns(subject, 1);
+            assert_eq!(turns.once(&Cores::of(1)), turns.operations());
+            let mut profile = empty();
+            lay_over(&mut profile, layers::read(subject, vec![figure; turns.operations()]));
+            let mut names: Vec<&str> = profile.formulas.iter().map(|entry| entry.formula.as_str()).collect();
+            names.dedup();
+            let wanted = [(rule != UpdateRule::Sgd).then(|| rule.name()), clips.then_some("squares")];
+            assert_eq!(names, wanted.into_iter().flatten().collect::<Vec<_>>());
+            assert!(!profile.update.is_empty(), "a profile has momentum SGD's step");
+            for other in UpdateRule::ALL {
+                let is_missing = !missing(vec![(of(other, clips), data.clone())], Some(&profile)).is_empty();
+                assert_eq!(is_missing, other != rule && other != UpdateRule::Sgd, "{strategy}: {rule} for {other}");
             }
         }
     }

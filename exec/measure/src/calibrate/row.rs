@@ -66,6 +66,10 @@ pub(crate) fn of_layers(
 /// The figures of a profile.
 pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
     let mut rows = of_layers("", &profile.compute, &profile.update, &profile.load);
+    for entry in &profile.formulas {
+        let (size, name) = (Some(entry.elements), entry.formula.clone());
+        rows.push(CalibrationRow::of(name, size, entry.seconds, 1.0, entry.slowdown));
+    }
     for entry in &profile.decode {
         let name = format!("decode of {} bytes, {} pixels", entry.bytes, entry.pixels);
         rows.push(CalibrationRow::of(name, Some(entry.elements), entry.seconds, 1.0, entry.slowdown));

@@ -37,6 +37,7 @@ pub(super) fn empty() -> Profile {
         memory_bandwidth: 1e10,
         compute: Vec::new(),
         update: Vec::new(),
+        formulas: Vec::new(),
         load: Vec::new(),
         decode: Vec::new(),
         moves: Vec::new(),

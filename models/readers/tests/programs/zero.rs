@@ -228,13 +228,17 @@ fn jobs_that_keep_all_gradients_are_refused() {
         (
             "zero-1",
             "data=2,tensor=2",
-            "zero-1 has no axis tensor: its axes are pipeline, data, device; model-parallel, megatron,",
+            "zero-1 has no axis tensor: its axes are pipeline, data, device; model-parallel, model-parallel:zero-1,",
         ),
         ("zero-1", "data=2,tensor=2", "megatron:zero-1"),
         ("zero-2", "data=2,tensor=2", "megatron:zero-1"),
         ("zero-2", "pipeline=2,data=2", "zero-2 has no axis pipeline: its axes are data, device; ssgd, zero-1,"),
         ("zero-3", "pipeline=2,data=2", "zero-1"),
-        ("megatron", "device=2,tensor=2", "megatron:zero-1 have parts along device"),
+        (
+            "megatron",
+            "device=2,tensor=2",
+            "axis device: its axes are pipeline, data, tensor; ssgd, zero-1, zero-2, zero-3, model-parallel:zero-1,",
+        ),
     ] {
         let mesh = Some(mesh.parse().unwrap());
         let message = Job { mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().unwrap_err().to_string();
