@@ -54,6 +54,7 @@ mod stages;
 mod stalls;
 mod sweeps;
 mod symmetry;
+mod tokens;
 mod tuning;
 mod unread;
 mod zero;

@@ -101,10 +101,10 @@ layers! {
     hard_sigmoid: HardSigmoid [KIND] "min(max(x/6 + 1/2, 0), 1).";
     hard_swish: HardSwish [KIND] "x · min(max(x/6 + 1/2, 0), 1).";
     affine: Affine(Affine) [KIND] "A constant factor and a constant shift.";
-    linear: Linear(Linear) [] "Fully connected at each position.";
-    embedding: Embedding(Embedding) [] "A learned vector for each token.";
-    position_embedding: PositionEmbedding [] "A learned vector added at each position.";
-    attention: Attention(Attention) [] "Each position's mean of the values that it attends to.";
+    linear: Linear(Linear) [KIND] "Fully connected at each position.";
+    embedding: Embedding(Embedding) [KIND] "A learned vector for each token.";
+    position_embedding: PositionEmbedding [KIND] "A learned vector added at each position.";
+    attention: Attention(Attention) [KIND] "Each position's mean of the values that it attends to.";
     layer_norm: LayerNorm(LayerNorm) [KIND] "Normalisation of each place over its channels.";
     group_norm: GroupNorm(GroupNorm) [KIND] "Normalisation of each sample over groups of its channels.";
     response_norm: ResponseNorm(ResponseNorm) [KIND] "Each channel scaled by its norm among all channels' norms.";
@@ -137,7 +137,12 @@ impl Layer {
 
     /// The input of a model with such samples.
     pub fn input_of(sample: SampleTensor) -> Layer {
-        Layer::Input(Samples(sample))
+        Layer::Input(Samples { sample, tokens: None })
+    }
+
+    /// The input of a model with sequences of so many positions, a token at each, below `tokens`.
+    pub fn input_of_tokens(positions: u32, tokens: u32) -> Layer {
+        Layer::Input(Samples { sample: SampleTensor::tokens(positions, tokens), tokens: Some(tokens) })
     }
 
     /// Samples of this shape, after a change of layout.
@@ -157,7 +162,12 @@ impl Layer {
 
     /// What it says of a sample, if it is the model's input.
     pub fn sample(&self) -> Option<SampleTensor> {
-        if let Layer::Input(Samples(sample)) = self { Some(*sample) } else { None }
+        if let Layer::Input(Samples { sample, .. }) = self { Some(*sample) } else { None }
+    }
+
+    /// The number of different tokens, if it is the input of sequences of tokens.
+    pub fn tokens(&self) -> Option<u32> {
+        if let Layer::Input(Samples { tokens, .. }) = self { *tokens } else { None }
     }
 
     /// Whether it is the model's input.

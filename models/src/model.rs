@@ -17,7 +17,7 @@ use std::ops::Range;
 use petgraph::graph::DiGraph;
 
 use crate::layer::{Init, InitRules, Signature};
-use crate::{Layer, LayerId, SampleTensor, Shape};
+use crate::{Dimension, Layer, LayerId, SampleTensor, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
 pub use inits::InitialValues;
@@ -190,6 +190,16 @@ impl Model {
     /// Shape and format of one sample.
     pub fn sample(&self) -> SampleTensor {
         self.nodes[0].layer.sample().unwrap_or(SampleTensor::values(self.input()))
+    }
+
+    /// The number of different tokens of its sequences; `None` where its samples are others.
+    pub fn tokens(&self) -> Option<u32> {
+        self.nodes[0].layer.tokens()
+    }
+
+    /// Tokens of one sample, its positions; `None` where its samples are others.
+    pub fn positions(&self) -> Option<u32> {
+        self.tokens().map(|_| self.input().size(Dimension::Position))
     }
 
     /// The labels of a sample, which all losses share; `None` where they need none.

@@ -5,11 +5,13 @@
 //! they are drawn.
 
 mod augmentation;
+mod changed;
 mod digits;
 mod drawing;
 mod encoded;
 mod files;
 mod finish;
+mod fits;
 mod labels;
 mod message;
 mod packing;
@@ -22,13 +24,15 @@ mod spare;
 mod split;
 mod subset;
 mod synthetic;
+mod synthetic_tokens;
+mod tokens;
 mod transform;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use lockstep_models::{Augmentation, Dimension, Model, SampleForm, SampleTensor, SetSizes, Shape, StoredSamples};
-use lockstep_topology::{ErrorPlace, InputError, nearest};
+use lockstep_models::{Augmentation, Model, SampleForm, SampleTensor, SetSizes, Shape, StoredSamples};
+use lockstep_topology::{InputError, nearest};
 
 pub use finish::Finish;
 pub use message::{Coming, Reserved};
@@ -39,6 +43,7 @@ pub use recipe::Recipe;
 pub use resample::Window;
 pub use sampler::Sampler;
 use subset::Subset;
+use tokens::Tokens;
 pub use transform::{Decoded, Transform, Untransformed};
 
 /// Labelled images of one shape.
@@ -134,6 +139,14 @@ impl Dataset {
         Ok(Dataset { place: place.into(), shape, classes, pixels, samples, label, labels, ..Dataset::empty() })
     }
 
+    /// Windows of tokens below `vocabulary` from `place`.
+    fn of_tokens(place: &str, vocabulary: u32, tokens: Tokens) -> Dataset {
+        let (shape, samples) = (tokens.sample().shape, tokens.len());
+        let label = Some(SampleTensor::labels(shape));
+        let pixels = Pixels::Tokens(tokens);
+        Dataset { place: place.into(), shape, classes: vocabulary, pixels, samples, label, ..Dataset::empty() }
+    }
+
     /// Returns (training part, held-out part), normalised, of the set named by `--data`: `mnist` (5,000 digits that are
     /// part of the binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a
     /// folder of IDX files, or packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`.
@@ -203,14 +216,9 @@ impl Dataset {
     /// Both parts, not yet normalised.
     fn parts(what: &str, model: &Model, augmentation: Augmentation) -> Result<(Dataset, Dataset), InputError> {
         let (name, subset) = name_and_subset(what);
-        let files = files::packed(name);
-        let (mut train, mut held_out) = match (files, name.split_once(':')) {
-            (Some(files), _) => files::load_packed(files, model.input())?,
-            (_, None) if name == "mnist" => digits::load()?,
-            (_, None) if name == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
-            (_, Some(("synthetic", samples))) => synthetic::load(model.input(), model.classes(), Some(samples))?,
-            _ if Path::new(name).exists() => files::load_idx(Path::new(name))?,
-            _ => return Err(unknown(what)),
+        let (mut train, mut held_out) = match model.tokens() {
+            Some(tokens) => Dataset::parts_of_tokens(what, name, (model, tokens), augmentation)?,
+            None => Dataset::parts_of_images(what, name, model)?,
         };
         if let Some(subset) = subset {
             (train, held_out) = subset.of(what, (train, held_out))?;
@@ -223,71 +231,35 @@ impl Dataset {
         Ok((train, held_out))
     }
 
-    /// Whether `model` can be trained on these images: equal shapes, and an output for every label.
-    ///
-    /// # Errors
-    /// The mismatch, with both values.
-    pub fn check_fits(&self, model: &Model) -> Result<(), InputError> {
-        self.check_takes(model.name(), model.input(), model.classes())?;
-        let (name, wrong) = (model.name(), |value, message| Err(InputError::new(&self.place, value, message)));
-        if self.sample().dtype != model.sample().dtype {
-            let message = format!("the model {name} takes {}: choose other data or a model", model.sample());
-            return wrong(format!("samples of {}", self.sample()), message);
-        }
-        match (model.labels(), self.label) {
-            (Some(wanted), own) if own != Some(wanted) => {
-                let has = own.map_or_else(|| "none".to_owned(), |own| own.to_string());
-                let message = format!("the model {name} needs {wanted} for each sample: choose other data or a model");
-                wrong(format!("labels: {has}"), message)
-            }
-            _ => Ok(()),
+    /// Both parts of the set `name` for a model of values.
+    fn parts_of_images(what: &str, name: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
+        match (files::packed(name), name.split_once(':')) {
+            (Some(files), _) => files::load_packed(files, model.input()),
+            (_, None) if name == "mnist" => digits::load(),
+            (_, None) if name == "synthetic" => synthetic::load(model.input(), model.classes(), None),
+            (_, Some(("synthetic", samples))) => synthetic::load(model.input(), model.classes(), Some(samples)),
+            _ if Path::new(name).exists() => files::load_idx(Path::new(name)),
+            _ => Err(unknown(what)),
         }
     }
 
-    /// [`Dataset::check_fits`] for a model known by its name, input and classes.
-    fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
-        if self.shape() != input {
-            let cure = match self.has_patches(input) {
-                true => format!("use patches of them ({} patch)", ErrorPlace::Flag("augment")),
-                false => {
-                    format!("choose other data ({} synthetic fits every model) or a model", ErrorPlace::Flag("data"))
-                }
-            };
-            let message = format!("the model {model} takes {input}: {cure}");
-            return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));
+    /// Both parts of the set `name` for a model of so many tokens.
+    fn parts_of_tokens(
+        what: &str,
+        name: &str,
+        (model, tokens): (&Model, u32),
+        augmentation: Augmentation,
+    ) -> Result<(Dataset, Dataset), InputError> {
+        if augmentation != Augmentation::default() {
+            let message = format!("is of images, and the model {} takes tokens: leave it out", model.name());
+            return Err(InputError::flag("augment", augmentation.to_string(), message));
         }
-        if self.classes > classes {
-            return Err(InputError::new(
-                &self.place,
-                format!("{} classes", self.classes),
-                format!("the model {model} tells {classes} apart: give its last layer {} outputs", self.classes),
-            ));
+        match name.split_once(':') {
+            None if name == "synthetic" => synthetic_tokens::load(model, tokens, None),
+            Some(("synthetic", samples)) => synthetic_tokens::load(model, tokens, Some(samples)),
+            // Images, which the check of what the model takes refuses.
+            _ => Dataset::parts_of_images(what, name, model),
         }
-        Ok(())
-    }
-
-    /// Whether images are at least as large as `input`, with as many channels.
-    fn has_patches(&self, input: Shape) -> bool {
-        self.shape.image().has_patches(input.image())
-    }
-
-    /// The same images, of which patches of shape `input` are used.
-    ///
-    /// # Errors
-    /// Images that are smaller or have other channels.
-    fn patches(self, input: Shape) -> Result<Dataset, InputError> {
-        if let Some((height, width)) = self.smallest()
-            && (height < input.size(Dimension::Row) || width < input.size(Dimension::Column))
-        {
-            let message =
-                format!("are too small for patches of {input}: use scale instead of patch, or pack larger images");
-            return Err(InputError::new(&self.place, format!("images of {height} × {width} and larger"), message));
-        }
-        if !self.has_patches(input) {
-            let message = format!("are too small for patches of {input}, or have other channels: choose other data");
-            return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));
-        }
-        Ok(Dataset { patch: (input != self.shape).then_some(input), ..self })
     }
 
     /// The form in which samples are stored, and their mean sizes.
@@ -312,7 +284,7 @@ impl Dataset {
 
     /// The sizes of a set's two parts, for predictions.
     pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
-        let message = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message());
+        let message = (!matches!(train.pixels, Pixels::Values(_))).then(|| train.mean_message());
         let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
         SetSizes { stored: Some(train.stored()), message, ..counts }
     }
@@ -330,7 +302,7 @@ impl Dataset {
 
     /// Shape and format of a sample as the model receives it.
     pub fn sample(&self) -> SampleTensor {
-        SampleTensor::values(self.shape())
+        self.pixels.sample(self.shape())
     }
 
     /// Number of classes; every label is below it.

@@ -123,6 +123,7 @@ fn row(experiment: &Experiment, measured: &mut MeasuredTraining, held_out: &Data
     let step_time_s = run.timeline.step_time_s();
     let test_error_pct = test_error_pct(experiment, &run.evaluations);
     let [shuffle_s, evaluation_s, checkpoint_s] = Periodic::ALL.map(|kind| run.timeline.periodic_time_s(kind));
+    let (positions, images_per_s) = (program.model.positions(), program.images_per_s(step_time_s, shuffle_s));
     Ok(MeasuredRow {
         setting: configuration.setting(),
         data: experiment.data.clone(),
@@ -139,12 +140,14 @@ fn row(experiment: &Experiment, measured: &mut MeasuredTraining, held_out: &Data
         shuffle_s,
         evaluation_s,
         checkpoint_s,
-        images_per_s: program.images_per_s(step_time_s, shuffle_s),
+        images_per_s,
+        tokens_per_s: positions.map(|positions| images_per_s * f64::from(positions)),
         scaling_efficiency: None,
         exposed_comm_s: run.timeline.exposed_comm_s(program),
         exposed_input_s: run.timeline.exposed_input_s(program),
         train_loss: run.losses.last().copied().unwrap_or(0.0),
         held_out_loss: evaluation.mean_loss,
+        perplexity: positions.map(|_| evaluation.mean_loss.exp()),
         accuracy: evaluation.accuracy(),
         target_accuracy: experiment.target.accuracy,
         target_epochs: experiment.target.accuracy.map(|_| experiment.target.epochs),

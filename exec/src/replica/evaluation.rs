@@ -10,9 +10,9 @@ use crate::error::ExecError;
 /// Accuracy and loss of a model on held-out data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evaluation {
-    /// Samples evaluated.
+    /// Answers judged: one for each sample, or for each position of one.
     pub samples: usize,
-    /// Samples whose largest logit is the label's.
+    /// Answers whose largest logit is the label's.
     pub correct: usize,
     /// Mean cross-entropy in nats.
     pub mean_loss: f64,
@@ -21,10 +21,10 @@ pub struct Evaluation {
 impl Evaluation {
     /// An empty evaluation, before the first sample of `data`.
     pub(crate) fn of(data: &Dataset) -> Evaluation {
-        Evaluation { samples: data.len(), correct: 0, mean_loss: 0.0 }
+        Evaluation { samples: data.len() * data.labels_each().max(1), correct: 0, mean_loss: 0.0 }
     }
 
-    /// Fraction of correct samples, 0 to 1.
+    /// Fraction of correct answers, 0 to 1.
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.samples.max(1) as f64
     }

@@ -94,8 +94,7 @@ impl Replica {
             Op::Compute { samples, .. }
                 if *samples > 0 && *samples as usize * data.labels_each() != self.labels.len() =>
             {
-                self.labels =
-                    first(indices, *samples).iter().flat_map(|index| data.labels_of(*index)).copied().collect();
+                self.labels = data.labels_of(first(indices, *samples));
                 self.device.turn_to(&self.labels, &(0..u64::from(*samples)).collect::<Vec<u64>>())
             }
             Op::Copy(copies) => match copies.first().to {

@@ -130,7 +130,7 @@ impl Worker<'_> {
             indices = store.numbers_of(batch, &pieces, 0).unwrap_or(indices);
         }
         let data = self.setup.data;
-        let labels: Vec<u32> = indices.iter().flat_map(|index| data.labels_of(*index)).copied().collect();
+        let labels = data.labels_of(&indices);
         self.memory.device().turn_to(&labels, &places)?;
         if !self.role.tasks.iter().any(|task| matches!(task.op, Op::Load { .. })) {
             self.samples += indices.len();

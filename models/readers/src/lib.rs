@@ -13,6 +13,7 @@ mod sizes;
 mod sketch;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod wire;
 mod zoo;
 

@@ -4,7 +4,7 @@ use lockstep_topology::document::{Document, Entry, SourceText};
 use lockstep_topology::{Bytes, DESCRIPTION, InputError};
 
 use super::expression::{Arguments, size};
-use super::{block, sizes};
+use super::{block, sizes, tokens};
 use lockstep_models::Model;
 use lockstep_models::{Layer, Shape};
 
@@ -29,7 +29,8 @@ pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, Inp
     let sizes = sizes::resolve(&root, &name, &list)?;
     let entry = root.need("input", "[1, 28, 28], the shape of a sample")?;
     let drafts = block::unfold(&root, input(&entry, &sizes.values)?, entry.place(), &sizes.values)?;
-    Model::build(name, sizes.source.unwrap_or(origin).to_owned(), drafts)
+    let places = tokens::places(&drafts);
+    tokens::check(Model::build(name, sizes.source.unwrap_or(origin).to_owned(), drafts)?, &places)
 }
 
 /// The names of the variants that a text describes.
@@ -60,8 +61,19 @@ fn document(source: SourceText<'_>) -> Result<Document<'_>, InputError> {
     source.parse()
 }
 
-/// `[channels, height, width]`.
+/// `[channels, height, width]`, or `{ positions = …, tokens = … }`.
 fn input(entry: &Entry<'_>, sizes: &Arguments) -> Result<Layer, InputError> {
+    if let Some(table) = entry.as_table() {
+        table.allow("input", &["positions", "tokens"])?;
+        let of = |key, example| size(&table.need(key, example)?, sizes);
+        let positions = of("positions", "128, the tokens of a sample")?;
+        let layer = Layer::input_of_tokens(positions, of("tokens", "50257, the size of the vocabulary")?);
+        layer.output_shape(&[]).map_err(|message| entry.error(message))?;
+        if layer.tokens() < Some(2) {
+            return Err(entry.error("tokens must be at least 2, the size of the vocabulary"));
+        }
+        return Ok(layer);
+    }
     let items = entry.list().filter(|items| items.len() == 3);
     let Some(items) = items else {
         return Err(entry.error("must be three sizes, [channels, height, width]; a vector of n features is [n, 1, 1]"));

@@ -5,6 +5,7 @@ mod blocks;
 mod inits;
 mod random;
 mod sizes;
+mod tokens;
 mod work;
 mod zoo;
 

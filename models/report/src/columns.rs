@@ -1,7 +1,7 @@
 //! Turns rows into columns: names in the order of the struct's fields, a cell per row.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::rounded::rounded;
 
@@ -52,18 +52,21 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The fields of `rows`; lists become texts of their items.
+    /// The fields of `rows`, of which some rows may lack some; lists become texts of their items.
     pub(super) fn of<R: Row>(rows: &[R]) -> Columns {
-        let mut columns = Columns { names: Vec::new(), rows: Vec::new() };
-        for row in rows {
-            let Ok(Value::Object(fields)) = serde_json::to_value(row) else { unreachable!("a row is a plain struct") };
-            let fields = || fields.iter().filter(|(name, _)| !R::JSON_ONLY.contains(&name.as_str()));
-            if columns.names.is_empty() {
-                columns.names = fields().map(|(name, _)| name.clone()).collect();
-            }
-            columns.rows.push(fields().map(|(_, value)| flat(value.clone())).collect());
-        }
-        columns
+        let fields = |row: &R| match serde_json::to_value(row) {
+            Ok(Value::Object(fields)) => fields,
+            _ => unreachable!("a row is a plain struct"),
+        };
+        let rows: Vec<_> = rows.iter().map(fields).collect();
+        // The first of the rows with the most fields has them all.
+        let whole = rows.iter().rev().max_by_key(|fields| fields.len());
+        let names = whole.into_iter().flat_map(|fields| fields.keys());
+        let names: Vec<String> = names.filter(|name| !R::JSON_ONLY.contains(&name.as_str())).cloned().collect();
+        let cells = |mut fields: Map<String, Value>| {
+            names.iter().map(|name| flat(fields.remove(name).unwrap_or_default())).collect()
+        };
+        Columns { rows: rows.into_iter().map(cells).collect(), names: names.clone() }
     }
 
     /// Figures with their errors in percent behind them, whose columns are left out.

@@ -89,6 +89,9 @@ pub struct PredictedRow {
     pub error_bar_pct: Option<f64>,
     /// Samples per second over all ranks, each step's share of a shuffle counted.
     pub images_per_s: f64,
+    /// Tokens per second over all ranks; only of models of tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
     /// Typical error of such predictions, in percent of `images_per_s`: the mean where they were measured, else assumed;
     /// tables show it behind that. Empty where it is not known.
     pub typical_error_pct: Option<f64>,
@@ -169,6 +172,9 @@ pub struct MeasuredRow {
     pub checkpoint_s: Option<f64>,
     /// Samples per second over all ranks, each step's share of a shuffle counted.
     pub images_per_s: f64,
+    /// Tokens per second over all ranks; only of models of tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch.
     pub scaling_efficiency: Option<f64>,
     /// Seconds per step in which a rank's computation waits for communication.
@@ -179,7 +185,10 @@ pub struct MeasuredRow {
     pub train_loss: f64,
     /// Mean loss on held-out samples.
     pub held_out_loss: f64,
-    /// Share of held-out samples that are classified correctly, from 0 to 1, after the last step.
+    /// e to the power of that loss, of a token; only of models of tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub perplexity: Option<f64>,
+    /// Share of held-out samples, or tokens, that are classified correctly, from 0 to 1, after the last step.
     pub accuracy: f64,
     /// The accuracy at which the run was to end; `null` without one.
     pub target_accuracy: Option<f64>,

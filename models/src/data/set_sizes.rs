@@ -3,7 +3,7 @@
 use lockstep_topology::Dtype;
 use serde::{Deserialize, Serialize};
 
-use crate::Shape;
+use crate::{Dimension, Shape};
 
 /// Samples of the two parts of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,13 @@ impl SetSizes {
             Some(("synthetic", count)) if count.parse::<u32>().is_ok() => count.parse().ok().map(SetSizes::synthetic),
             _ => subset(),
         }
+        .map(|sizes| SetSizes { message: sizes.message.or(SetSizes::window(input)), ..sizes })
+    }
+
+    /// What a message has that carries a sequence of tokens: those that the model reads and the last one that it predicts.
+    pub fn window(input: Shape) -> Option<(u64, Dtype)> {
+        let is_tokens = input.has(Dimension::Position) && !input.has(Dimension::Feature);
+        is_tokens.then(|| (input.elements() + 1, Dtype::U32))
     }
 
     /// This number of synthetic images, and a quarter of it held out.

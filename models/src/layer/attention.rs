@@ -1,7 +1,7 @@
 //! Defines scaled dot-product attention of sequences (Vaswani et al. 2017, §3.2), with several heads, of which groups may share
 //! keys and values (Ainslie et al. 2023).
 
-use super::linear::{UNREAD, features_of_positions};
+use super::linear::features_of_positions;
 use super::*;
 
 /// Of queries, keys and values, three inputs with the features of their heads one head after the other: each query's output is
@@ -16,19 +16,19 @@ pub struct Attention {
     pub causal: bool,
 }
 
-const KIND: LayerKind = LayerKind {
+pub(super) const KIND: LayerKind = LayerKind {
     arity: Arity::Several,
     input_use: InputUse::Always,
     reads_output: true,
     class: KernelClass::Scores,
-    ..LayerKind::new("attention", |of| Err(of.refuse("kind", UNREAD)))
+    keys: &["heads", "key_heads", "causal"],
+    ..LayerKind::new("attention", |of| {
+        let heads =
+            of.size("heads")?.ok_or_else(|| of.missing("heads", "the heads of the queries, e.g. heads = 12"))?;
+        let key_heads = of.size("key_heads")?.unwrap_or(heads);
+        Ok(Layer::Attention(Attention { heads, key_heads, causal: of.boolean("causal")?.unwrap_or(true) }))
+    })
 };
-
-impl OfKind for Attention {
-    fn kind(&self) -> &'static LayerKind {
-        &KIND
-    }
-}
 
 impl Attention {
     fn check(&self, inputs: &[Shape]) -> Result<u32, String> {
@@ -87,7 +87,7 @@ impl LayerRule for Attention {
 
     fn cost_settings(&self) -> String {
         let causal = if self.causal { " causal" } else { "" };
-        format!(" heads{} keys{}{causal}", self.heads, self.key_heads)
+        format!(" heads{} key_heads{}{causal}", self.heads, self.key_heads)
     }
 
     fn share(&self, ranks: u32) -> Option<Layer> {

@@ -1,6 +1,6 @@
 //! Defines the embedding: a learned vector for each token.
 
-use super::linear::UNREAD;
+use super::linear::out_features;
 use super::*;
 
 /// A table of `entries` vectors of `out_features`, from which each token takes the one with its number.
@@ -12,17 +12,17 @@ pub struct Embedding {
     pub out_features: u32,
 }
 
-const KIND: LayerKind = LayerKind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::ForParameters,
     reads_integers: true,
-    ..LayerKind::new("embedding", |of| Err(of.refuse("kind", UNREAD)))
+    keys: &["entries", "out_features", "weight_init"],
+    ..LayerKind::new("embedding", |of| {
+        let example = "its vectors, as many as there are tokens, e.g. entries = 50257";
+        let entries = of.size("entries")?.ok_or_else(|| of.missing("entries", example))?;
+        let out_features = out_features(of, "the features of a vector, e.g. out_features = 768")?;
+        Ok(Layer::Embedding(Embedding { entries, out_features }))
+    })
 };
-
-impl OfKind for Embedding {
-    fn kind(&self) -> &'static LayerKind {
-        &KIND
-    }
-}
 
 impl LayerRule for Embedding {
     /// `y[sample, p, f] = w[t[sample, p], f]`. Ranks that each have some entries get summands: zeros for the tokens of others.
@@ -40,6 +40,10 @@ impl LayerRule for Embedding {
 
     fn settings(&self) -> String {
         format!(", entries = {}, out_features = {}", self.entries, self.out_features)
+    }
+
+    fn cost_settings(&self) -> String {
+        format!(" entries{}", self.entries)
     }
 
     fn parameters(&self, inits: &Inits) -> Vec<Learned> {

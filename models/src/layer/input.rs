@@ -2,9 +2,14 @@
 
 use super::*;
 
-/// The shape of one sample, and the format of its numbers.
+/// What one sample is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Samples(pub SampleTensor);
+pub struct Samples {
+    /// Its shape, and the format of its numbers.
+    pub sample: SampleTensor,
+    /// Where its numbers are tokens, how many different ones there are: each is below this.
+    pub tokens: Option<u32>,
+}
 
 const KIND: LayerKind =
     LayerKind { arity: Arity::Nothing, ..LayerKind::new("input", |of| Err(of.refuse("kind", "no file asks for it"))) };
@@ -17,11 +22,14 @@ impl OfKind for Samples {
 
 impl LayerRule for Samples {
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
-        Ok(Signature::elementwise(inputs, self.0.shape))
+        Ok(Signature::elementwise(inputs, self.sample.shape))
     }
 
     fn settings(&self) -> String {
-        let SampleTensor { shape, dtype } = self.0;
+        let SampleTensor { shape, dtype } = self.sample;
+        if let Some(tokens) = self.tokens {
+            return format!(", positions = {}, tokens = {tokens}", shape.places());
+        }
         let format = if dtype == Dtype::F32 { String::new() } else { format!(", dtype = \"{dtype}\"") };
         match shape.as_image() {
             Some(image) => format!(", shape = {:?}{format}", image.sizes()),

@@ -1,10 +1,9 @@
 //! Defines the fully connected layer of each position: one matrix of weights for all positions of a sequence.
 
+use lockstep_topology::InputError;
+
 use super::conv2d::weight_and_bias;
 use super::*;
-
-/// Files have no form for inputs of sequences.
-pub(super) const UNREAD: &str = "layers of sequences are not read from files";
 
 /// A fully connected layer of the features at each position, weight `[out_features, in_features]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -15,16 +14,19 @@ pub struct Linear {
     pub bias: bool,
 }
 
-const KIND: LayerKind = LayerKind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::ForParameters,
     family: "dense",
-    ..LayerKind::new("linear", |of| Err(of.refuse("kind", UNREAD)))
+    keys: &["out_features", "bias", "weight_init", "bias_init"],
+    ..LayerKind::new("linear", |of| {
+        let out_features = out_features(of, "the features at each position, e.g. out_features = 768")?;
+        Ok(Layer::Linear(Linear { out_features, bias: of.boolean("bias")?.unwrap_or(true) }))
+    })
 };
 
-impl OfKind for Linear {
-    fn kind(&self) -> &'static LayerKind {
-        &KIND
-    }
+/// The key `out_features`, which the layer needs; `example` says what it is.
+pub(super) fn out_features(of: &dyn Attributes, example: &str) -> Result<u32, InputError> {
+    of.size("out_features")?.ok_or_else(|| of.missing("out_features", example))
 }
 
 impl LayerRule for Linear {

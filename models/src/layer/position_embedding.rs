@@ -1,18 +1,15 @@
 //! Defines learned positions: a vector that is added at each position.
 
-use super::linear::{UNREAD, features_of_positions};
+use super::linear::features_of_positions;
 use super::*;
 
 pub(super) struct PositionEmbedding;
 
-const KIND: LayerKind =
-    LayerKind { family: "scale", ..LayerKind::new("position_embedding", |of| Err(of.refuse("kind", UNREAD))) };
-
-impl OfKind for PositionEmbedding {
-    fn kind(&self) -> &'static LayerKind {
-        &KIND
-    }
-}
+pub(super) const KIND: LayerKind = LayerKind {
+    family: "scale",
+    keys: &["weight_init"],
+    ..LayerKind::new("position_embedding", |_| Ok(Layer::PositionEmbedding))
+};
 
 impl LayerRule for PositionEmbedding {
     /// `y[sample, p, f] = x[sample, p, f] + w[p, f]`.

@@ -21,7 +21,7 @@ impl LayerRule for Relayout {
     }
 
     fn settings(&self) -> String {
-        Samples(SampleTensor::values(self.0)).settings()
+        Samples { sample: SampleTensor::values(self.0), tokens: None }.settings()
     }
 
     fn work(&self, _: &Sizes) -> [Work; 3] {

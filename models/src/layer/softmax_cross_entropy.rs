@@ -1,4 +1,5 @@
-//! Defines softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
+//! Defines softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch. Of a
+//! sequence it is the mean over the positions, each of which has a label.
 
 use super::*;
 
@@ -21,10 +22,10 @@ pub(super) const KIND: LayerKind = LayerKind {
 impl LayerRule for SoftmaxCrossEntropy {
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let input = inputs[0];
-        if input.places() != 1 || input.features() < 2 {
+        if input.has(Dimension::Row) || input.features() < 2 {
             return Err(format!(
-                "needs one score per class and two classes or more (n×1×1), but its input is {input}: put a dense layer \
-                 before it"
+                "needs one score per class and two classes or more (n×1×1), or that at each position of a sequence, but its \
+                 input is {input}: put a dense layer before it"
             ));
         }
         Ok(Signature::elementwise(inputs, Shape::flat(1)).with_whole(&[Dimension::Feature]))
@@ -42,6 +43,6 @@ impl LayerRule for SoftmaxCrossEntropy {
     }
 
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
-        Some(KeptTensor::of("probabilities", u64::from(input.features()), Dtype::F32))
+        Some(KeptTensor::of("probabilities", input.elements(), Dtype::F32))
     }
 }

@@ -1,14 +1,15 @@
 //! Writes the key of a chain's measured costs (its layers with their shapes and settings as text), and reads the layers
 //! back from it.
 //!
-//! `conv2d 1x28x28>32x24x24 k5x5 s1x1 p0x0 d1x1 g1 bias + relu 32x24x24>32x24x24`
+//! `conv2d 1x28x28>32x24x24 k5x5 s1x1 p0x0 d1x1 g1 bias + relu 32x24x24>32x24x24`. Three sizes are an image or a vector, two
+//! the positions and features of a sequence, one the positions of tokens.
 
 use std::fmt::Write;
 
 use lockstep_topology::InputError;
 
 use crate::layer::{Attributes, KINDS};
-use crate::{Node, Op, Program, Shape, UpdateRule};
+use crate::{Dimension, Node, Op, Program, Shape, UpdateRule};
 
 /// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
@@ -48,7 +49,8 @@ pub fn key_of(nodes: &[&Node]) -> String {
 }
 
 fn size(shape: &Shape) -> String {
-    shape.image().sizes().map(|size| size.to_string()).join("x")
+    let sizes = shape.as_image().map_or_else(|| shape.sizes().collect(), |image| image.sizes().to_vec());
+    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("x")
 }
 
 /// The layers that a key describes; `None` where it is of another form.
@@ -117,7 +119,11 @@ impl Attributes for Settings<'_> {
 }
 
 fn read_size(text: &str) -> Option<Shape> {
-    let mut sizes = text.split('x').map(|size| size.parse().ok());
-    let mut next = || sizes.next().flatten();
-    Some(Shape::of_image(next()?, next()?, next()?))
+    let sizes: Option<Vec<u32>> = text.split('x').map(|size| size.parse().ok()).collect();
+    match sizes?[..] {
+        [channels, height, width] => Some(Shape::of_image(channels, height, width)),
+        [positions, features] => Some(Shape::new(&[(Dimension::Position, positions), (Dimension::Feature, features)])),
+        [positions] => Some(Shape::new(&[(Dimension::Position, positions)])),
+        _ => None,
+    }
 }

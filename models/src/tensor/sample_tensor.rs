@@ -4,7 +4,7 @@ use std::fmt;
 
 use lockstep_topology::Dtype;
 
-use super::shape::Shape;
+use super::{dimension::Dimension, shape::Shape};
 
 /// What one sample has of an input or of its labels.
 ///
@@ -34,6 +34,12 @@ impl SampleTensor {
     /// A label for each element of `shape`.
     pub const fn labels(shape: Shape) -> SampleTensor {
         SampleTensor { shape, dtype: Dtype::U32 }
+    }
+
+    /// A token at each of so many positions, each below `tokens`, in the smallest format that holds them.
+    pub const fn tokens(positions: u32, tokens: u32) -> SampleTensor {
+        let dtype = if tokens <= 1 << 16 { Dtype::U16 } else { Dtype::U32 };
+        SampleTensor { shape: Shape::new(&[(Dimension::Position, positions)]), dtype }
     }
 
     /// Numbers of a sample.

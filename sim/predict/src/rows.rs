@@ -294,6 +294,7 @@ fn row(
         shuffle_s: predicted.shuffle_s,
         straggling_s: spread.and_then(|spread| spread.straggling_s),
         images_per_s,
+        tokens_per_s: configuration.job.model.positions().map(|positions| images_per_s * f64::from(positions)),
         typical_error_pct: typical_error(experiment, site, setup, predicted).map(|error| 100.0 * error),
         precision: predicted.program.precision.to_string(),
         exposed_comm_s: predicted.exposed_comm_s,

@@ -139,6 +139,15 @@ pub(super) const SAMPLES: &[Sample] = &[
         strict: true,
     },
     Sample {
+        name: "model of tokens",
+        kind: "model",
+        file: "model.toml",
+        text: include_str!("../files/model-of-tokens.toml"),
+        calls: &["exec run --model @FILE --data synthetic:32 --steps 2 --batch-per-rank 4 --format json"],
+        only: "",
+        strict: true,
+    },
+    Sample {
         name: "recipe",
         kind: "recipe",
         file: "recipe.toml",

@@ -4,6 +4,8 @@
 pub(super) const VALUES: &[(&str, &str)] = &[
     ("model", "\"mlp\""),
     ("cluster", "\"workstation\""),
+    ("entries", "12"),
+    ("key_heads", "2"),
     ("strategy", "\"zero-1\""),
     ("mesh", "\"data=3\""),
     ("mesh", "\"data=4\""),
@@ -243,6 +245,7 @@ pub(super) const UNMOVED: &[(&str, &str)] = &[
     ("experiment [] seconds_per_run", "is of comparisons; src/compare/rounds.rs"),
     ("experiment [scenario] failed", "a host with one NIC cannot lose it; tests/scenarios.rs has others"),
     ("experiment [scenario.degraded] count", "there is one wire between the two; tests/scenarios.rs has others"),
+    ("model [layer] key_heads", "another number needs keys of other sizes; tests/tokens.rs has them"),
     ("cluster [host.cpu] message_wake", "sim/src/tests/nearest.rs"),
     ("cluster [host.cpu] bounce_latency", "is of GPUs without peer access; topology/src/cluster/tests/presets.rs"),
     ("cluster [host.cpu] bounce_bandwidth", "is of GPUs without peer access; topology/src/cluster/tests/presets.rs"),

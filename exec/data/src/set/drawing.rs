@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::Picture;
-use crate::number::{Number, bytes_of_mut, numbers_mut};
+use crate::number::{Number, bytes_of_mut};
 use lockstep_models::{Augmentation, SampleForm};
 use lockstep_topology::InputError;
 
@@ -41,7 +41,7 @@ impl Dataset {
             let augmented =
                 augmented.map(|(seed, place)| Augmented { how: &self.augmentation, seed, place: place + number });
             self.pixels.read(*index)?;
-            self.pixels.image(*index, shapes, augmented, numbers_mut(sample))?;
+            self.pixels.image(*index, shapes, augmented, sample)?;
         }
         self.copy_labels(indices, labels);
         Ok(())
@@ -140,13 +140,14 @@ impl Dataset {
                 Pixels::Values(Arc::new(indices.iter().flat_map(image).collect()))
             }
             Pixels::Encoded(samples) => Pixels::Encoded(Arc::new(samples.subset(indices))),
+            Pixels::Tokens(tokens) => Pixels::Tokens(tokens.subset(indices)),
         };
         self.with(pixels, indices)
     }
 
     /// The samples `indices`, which are `pixels`.
     fn with(&self, pixels: Pixels, indices: &[u32]) -> Dataset {
-        let labels = indices.iter().flat_map(|index| self.labels_of(*index)).copied().collect();
+        let labels = if self.follow() { Vec::new() } else { self.labels_of(indices) };
         Dataset { place: self.place.clone(), pixels, samples: indices.len(), labels, ..*self }
     }
 
@@ -155,8 +156,12 @@ impl Dataset {
     /// # Errors
     /// An unreadable or damaged file.
     pub fn held(&self, indices: &[u32]) -> Result<Dataset, InputError> {
-        let Pixels::Encoded(samples) = &self.pixels else { return Ok(self.subset(indices)) };
-        Ok(self.with(Pixels::Encoded(Arc::new(samples.resident(indices)?)), indices))
+        let pixels = match &self.pixels {
+            Pixels::Values(_) => return Ok(self.subset(indices)),
+            Pixels::Encoded(samples) => Pixels::Encoded(Arc::new(samples.resident(indices)?)),
+            Pixels::Tokens(tokens) => Pixels::Tokens(tokens.held(indices)?),
+        };
+        Ok(self.with(pixels, indices))
     }
 
     /// The same set if its samples are values in memory, taken whole. Else `bytes` at most of samples as values, without

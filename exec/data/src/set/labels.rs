@@ -3,6 +3,7 @@
 use lockstep_models::SampleTensor;
 
 use super::Dataset;
+use super::pixels::Pixels;
 
 impl Dataset {
     /// What labels a sample has; `None` where it has none.
@@ -15,15 +16,21 @@ impl Dataset {
         self.label.map_or(0, |label| label.elements() as usize)
     }
 
-    /// The labels of all samples, one after the other.
+    /// The labels of all samples, one after the other; empty where they follow from the samples.
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// The labels of a sample.
-    pub fn labels_of(&self, sample: u32) -> &[u32] {
-        let each = self.labels_each();
-        &self.labels[sample as usize * each..][..each]
+    /// Whether the labels of a sample follow from it: the token after each.
+    pub(super) fn follow(&self) -> bool {
+        matches!(self.pixels, Pixels::Tokens(_))
+    }
+
+    /// The labels of the samples `indices`, one after the other.
+    pub fn labels_of(&self, indices: &[u32]) -> Vec<u32> {
+        let mut labels = vec![0; indices.len() * self.labels_each()];
+        self.copy_labels(indices, &mut labels);
+        labels
     }
 
     /// Copies the labels of the samples `indices`, `[indices, …]`.
@@ -31,7 +38,10 @@ impl Dataset {
         let each = self.labels_each();
         assert_eq!(labels.len(), indices.len() * each, "room for the labels");
         for (index, labels) in indices.iter().zip(labels.chunks_exact_mut(each.max(1))) {
-            labels.copy_from_slice(self.labels_of(*index));
+            match &self.pixels {
+                Pixels::Tokens(tokens) => tokens.copy_labels(*index, labels),
+                _ => labels.copy_from_slice(&self.labels[*index as usize * each..][..each]),
+            }
         }
     }
 }
@@ -56,7 +66,7 @@ mod tests {
         data.draw(&[2, 0], 1, 0, &mut images, &mut labels).unwrap();
         assert_eq!((images, labels), ([4.0, 5.0, 0.0, 1.0], [8, 9, 10, 11, 0, 1, 2, 3]));
         let part = data.held(&[1, 2]).unwrap();
-        assert_eq!((part.len(), part.labels_of(0), part.labels_of(1)), (2, &[4, 5, 6, 7][..], &[8, 9, 10, 11][..]));
+        assert_eq!((part.len(), part.labels_of(&[0, 1])), (2, (4..12).collect()));
         // A shuffle: sample 0 comes into the slot of sample 1, which leaves, and sample 2 behind the others.
         let mut part = part;
         let mut message = [0; 16];
@@ -73,7 +83,7 @@ mod tests {
         let data = Dataset::labelled("n", (Shape::flat(1), 3), vec![7.0, 8.0, 9.0], 0, (None, Vec::new())).unwrap();
         let mut images = [0.0f32; 2];
         data.draw(&[2, 1], 1, 0, &mut images, &mut []).unwrap();
-        assert_eq!((images, data.labels_of(1)), ([9.0, 8.0], &[][..]));
+        assert_eq!((images, data.labels_of(&[1])), ([9.0, 8.0], Vec::new()));
         assert_eq!((data.subset(&[0, 2]).len(), data.labels_each()), (2, 0));
     }
 

@@ -11,8 +11,10 @@ use lockstep_models::Partition;
 use lockstep_topology::{Dtype, InputError};
 
 use super::Dataset;
+use super::changed::changed;
 use super::encoded::Encoded;
-use super::pixels::{Pixels, changed};
+use super::pixels::Pixels;
+use super::tokens::IN_MEMORY;
 use crate::number::{bytes_of, bytes_of_mut};
 
 /// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
@@ -59,14 +61,16 @@ impl Dataset {
         match &self.pixels {
             Pixels::Values(_) => Dtype::F32,
             Pixels::Encoded(_) => Dtype::U8,
+            Pixels::Tokens(_) => IN_MEMORY,
         }
     }
 
-    /// Elements of a message with this sample: those of its image, or its packed bytes.
+    /// Elements of a message with this sample: those of its image, its packed bytes, or the tokens of its window.
     pub fn message_elements(&self, sample: u32) -> u64 {
         match &self.pixels {
             Pixels::Values(_) => self.shape.elements(),
             Pixels::Encoded(samples) => samples.length(sample) as u64,
+            Pixels::Tokens(tokens) => tokens.each() as u64,
         }
     }
 
@@ -87,6 +91,7 @@ impl Dataset {
             let bytes = match &self.pixels {
                 Pixels::Values(values) => bytes_of(&values[*slot as usize * each..][..each]),
                 Pixels::Encoded(samples) => samples.sample(*slot)?,
+                Pixels::Tokens(tokens) => tokens.bytes(*slot),
             };
             let sample;
             (sample, rest) = rest.split_at_mut(bytes.len());
@@ -110,6 +115,13 @@ impl Dataset {
                 let (values, each) = (changed(values), self.shape.elements() as usize);
                 for (sample, (_, slot)) in message.chunks_exact(size_of::<f32>() * each).zip(coming.pairs()) {
                     bytes_of_mut(&mut values[slot * each..(slot + 1) * each]).copy_from_slice(sample);
+                }
+            }
+            Pixels::Tokens(tokens) => {
+                let each = IN_MEMORY.bytes(tokens.each() as u64) as usize;
+                let memory = tokens.bytes_mut();
+                for (sample, (_, slot)) in message.chunks_exact(each).zip(coming.pairs()) {
+                    memory[slot * each..(slot + 1) * each].copy_from_slice(sample);
                 }
             }
             Pixels::Encoded(samples) => {
@@ -139,9 +151,12 @@ impl Dataset {
         let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.len());
         let each = self.labels_each();
         self.samples = end;
+        if let Pixels::Tokens(tokens) = &mut self.pixels {
+            return tokens.resize(end);
+        }
         self.labels.resize(end * each, 0);
         for (sample, slot) in coming.pairs() {
-            self.labels[slot * each..(slot + 1) * each].copy_from_slice(coming.whole.labels_of(sample));
+            coming.whole.copy_labels(&[sample], &mut self.labels[slot * each..(slot + 1) * each]);
         }
         if let Pixels::Values(values) = &mut self.pixels {
             let (values, elements) = (changed(values), end * self.shape.elements() as usize);
@@ -156,13 +171,17 @@ impl Dataset {
             let values = changed(values);
             values.reserve_exact((samples * self.shape.elements() as usize).saturating_sub(values.len()));
         }
+        if let Pixels::Tokens(tokens) = &mut self.pixels {
+            tokens.reserve(samples);
+        }
     }
 
     /// Address of the values.
-    fn start(&self) -> *const f32 {
+    fn start(&self) -> *const u8 {
         match &self.pixels {
-            Pixels::Values(values) => values.as_ptr(),
+            Pixels::Values(values) => values.as_ptr().cast(),
             Pixels::Encoded(_) => std::ptr::null(),
+            Pixels::Tokens(tokens) => tokens.start(),
         }
     }
 
@@ -175,6 +194,7 @@ impl Dataset {
         let place = |slot: &u32| match &self.pixels {
             Pixels::Values(values) => bytes_of(&values[*slot as usize * each..][..each]),
             Pixels::Encoded(samples) => samples.resident_bytes(*slot),
+            Pixels::Tokens(tokens) => tokens.bytes(*slot),
         };
         slots.iter().map(place).collect()
     }
@@ -193,6 +213,12 @@ impl Dataset {
                 let place = |(_, slot): (u32, usize)| {
                     std::ptr::from_mut(bytes_of_mut(&mut values[slot * each..(slot + 1) * each]))
                 };
+                (Reserved::default(), coming.pairs().map(place).collect())
+            }
+            Pixels::Tokens(tokens) => {
+                let each = IN_MEMORY.bytes(tokens.each() as u64) as usize;
+                let memory = tokens.bytes_mut();
+                let place = |(_, slot): (u32, usize)| std::ptr::from_mut(&mut memory[slot * each..(slot + 1) * each]);
                 (Reserved::default(), coming.pairs().map(place).collect())
             }
             Pixels::Encoded(samples) => {

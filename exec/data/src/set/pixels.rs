@@ -1,14 +1,15 @@
 //! Stores the samples of a set: as fp32 values in memory, or packed. Makes one sample at a time, in any thread.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use lockstep_models::{SampleForm, Shape, StoredSamples};
+use lockstep_models::{SampleForm, SampleTensor, Shape, StoredSamples};
 use lockstep_topology::InputError;
 
 use super::augmentation::{Augmented, augment};
 use super::encoded::Encoded;
+use super::tokens::Tokens;
 use crate::Normalisation;
+use crate::number::numbers_mut;
 
 /// The storage of samples. A clone shares them.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub(super) enum Pixels {
     Values(Arc<Vec<f32>>),
     /// Samples of a packed set.
     Encoded(Arc<Encoded>),
+    /// Windows of a stream of tokens.
+    Tokens(Tokens),
 }
 
 impl PartialEq for Pixels {
@@ -24,6 +27,7 @@ impl PartialEq for Pixels {
         match (self, other) {
             (Pixels::Values(own), Pixels::Values(others)) => own == others,
             (Pixels::Encoded(own), Pixels::Encoded(others)) => Arc::ptr_eq(own, others),
+            (Pixels::Tokens(own), Pixels::Tokens(others)) => own.is(others),
             _ => false,
         }
     }
@@ -46,23 +50,34 @@ impl Pixels {
         match self {
             Pixels::Values(_) => StoredSamples::values(stored),
             Pixels::Encoded(samples) => samples.mean(),
+            Pixels::Tokens(tokens) => tokens.stored(),
         }
     }
 
     /// Their form.
     pub(super) fn form(&self) -> SampleForm {
         match self {
-            Pixels::Values(_) => SampleForm::Values,
+            Pixels::Values(_) | Pixels::Tokens(_) => SampleForm::Values,
             Pixels::Encoded(samples) => samples.form(),
         }
     }
 
-    /// Mean and deviation of each channel of samples of shape `stored`; those of ImageNet where they are JPEG files.
+    /// Mean and deviation of each channel of samples of shape `stored`; those of ImageNet where they are JPEG files, none
+    /// of tokens.
     pub(super) fn normalisation(&self, stored: Shape) -> Normalisation {
         let (channels, pixels) = (stored.features() as usize, stored.places() as usize);
         match self {
             Pixels::Values(values) => Normalisation::of(channels, pixels, || values.chunks_exact(channels * pixels)),
             Pixels::Encoded(samples) => samples.statistics(channels, pixels),
+            Pixels::Tokens(_) => Normalisation { mean: Vec::new(), deviation: Vec::new() },
+        }
+    }
+
+    /// A sample of shape `taken` as the model receives it.
+    pub(super) fn sample(&self, taken: Shape) -> SampleTensor {
+        match self {
+            Pixels::Values(_) | Pixels::Encoded(_) => SampleTensor::values(taken),
+            Pixels::Tokens(tokens) => tokens.sample(),
         }
     }
 
@@ -76,6 +91,7 @@ impl Pixels {
                 }
             }
             Pixels::Encoded(samples) => *samples = Arc::new(samples.normalised(statistics)),
+            Pixels::Tokens(_) => {}
         }
     }
 
@@ -92,13 +108,13 @@ impl Pixels {
     /// Changed bytes.
     pub(super) fn read(&self, sample: u32) -> Result<(), InputError> {
         match self {
-            Pixels::Values(_) => Ok(()),
+            Pixels::Values(_) | Pixels::Tokens(_) => Ok(()),
             Pixels::Encoded(samples) => samples.sample(sample).map(drop),
         }
     }
 
     /// Makes `image` (`[channels, height, width]` of `shape`) from a sample of shape `stored`, which is read: augmented,
-    /// or its centre.
+    /// or its centre. Of tokens it makes the sample as its model takes it. The bytes are aligned for the numbers.
     ///
     /// # Errors
     /// Changed bytes, or not a JPEG file.
@@ -107,35 +123,23 @@ impl Pixels {
         sample: u32,
         (stored, shape): (Shape, Shape),
         augmented: Option<Augmented<'_>>,
-        image: &mut [f32],
+        image: &mut [u8],
     ) -> Result<(), InputError> {
         match self {
+            Pixels::Tokens(tokens) => tokens.copy(sample, image),
             Pixels::Values(values) => {
                 let elements = stored.elements() as usize;
                 augment(
                     (&values[sample as usize * elements..][..elements], stored.image()),
                     shape.image(),
                     augmented,
-                    image,
+                    numbers_mut(image),
                 );
                 Ok(())
             }
-            Pixels::Encoded(samples) => samples.image(sample, (stored, shape), augmented, image),
+            Pixels::Encoded(samples) => samples.image(sample, (stored, shape), augmented, numbers_mut(image)),
         }
     }
-}
-
-/// The longest wait for threads that have made their last sample and not yet let go of the set.
-const LET_GO: Duration = Duration::from_secs(10);
-
-/// The values of a set, to be changed. Threads that prepare batches have made all that were wanted of them, and let go
-/// of them within microseconds: no copy is made for their sake.
-pub(super) fn changed(values: &mut Arc<Vec<f32>>) -> &mut Vec<f32> {
-    let begun = Instant::now();
-    while Arc::get_mut(values).is_none() && begun.elapsed() < LET_GO {
-        std::thread::yield_now();
-    }
-    Arc::make_mut(values)
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! `Recipe`: says which samples a batch is made of and how each is augmented, so that any thread makes any of them.
 
-use lockstep_models::{Augmentation, SampleForm, SampleTensor, Shape};
+use lockstep_models::{Augmentation, SampleForm, Shape};
 use lockstep_topology::InputError;
 
 use super::augmentation::Augmented;
 use super::pixels::Pixels;
 use super::transform::{Decoded, Untransformed};
-use crate::number::numbers_mut;
 
 /// What a batch is made from.
 #[derive(Debug, Clone)]
@@ -37,7 +36,7 @@ impl Recipe {
 
     /// Bytes of a sample.
     pub fn sample_bytes(&self) -> usize {
-        SampleTensor::values(self.shapes.1).bytes() as usize
+        self.samples.sample(self.shapes.1).bytes() as usize
     }
 
     /// Its samples by their numbers in the set.
@@ -81,7 +80,7 @@ impl Recipe {
     /// # Errors
     /// Changed bytes, or not a JPEG file.
     pub fn make(&self, number: usize, sample: &mut [u8]) -> Result<(), InputError> {
-        self.samples.image(self.indices[number], self.shapes, self.augmented(number), numbers_mut(sample))
+        self.samples.image(self.indices[number], self.shapes, self.augmented(number), sample)
     }
 
     /// The batch of `samples` that a device transforms.

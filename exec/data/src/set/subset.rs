@@ -42,7 +42,7 @@ impl Subset {
                 return error(format!("no sample {part} is too few: use more"));
             }
             // Samples that have not one label each are of one class.
-            let (labels, classes) = match data.labels_each() == 1 {
+            let (labels, classes) = match data.labels().len() == data.len() {
                 true => (data.labels().to_vec(), data.classes()),
                 false => (vec![0; data.len()], 1),
             };

@@ -10,7 +10,7 @@ use super::Dataset;
 use crate::random::{Purpose, bell, stream};
 
 /// The seed of `--data synthetic`; fixed, so that runs with different seeds train on the same images.
-const SEED: u64 = 1;
+pub(super) const SEED: u64 = 1;
 
 /// The most bytes that they may take.
 const MAX_BYTES: u64 = 64 << 30;
@@ -21,23 +21,28 @@ const CELLS: u32 = 4;
 /// Returns (training part, held-out part a quarter as large) for a model's `shape` and `classes`; `samples` is the text
 /// after `synthetic:`.
 pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<(Dataset, Dataset), InputError> {
-    let sample_bytes = Dtype::F32.bytes(shape.elements());
-    let count = match samples {
-        None => SetSizes::default_synthetic(shape),
+    let count = wanted(shape, Dtype::F32.bytes(shape.elements()), samples)?;
+    let part = |first, count| samples_of(shape, classes, SEED, first, count);
+    Ok((part(0, count)?, part(count, SetSizes::synthetic(count).held_out)?))
+}
+
+/// The number of training samples of this shape, which take `sample_bytes` each in memory.
+pub(super) fn wanted(shape: Shape, sample_bytes: u64, samples: Option<&str>) -> Result<u64, InputError> {
+    let kind = if shape.as_image().is_some() { "images" } else { "samples" };
+    match samples {
+        None => Ok(SetSizes::default_synthetic(shape)),
         Some(text) => {
             let error = |message: String| InputError::flag("data", format!("synthetic:{text}"), message);
             let count: u32 = text.parse().map_err(|_| {
-                error("write a whole number of training images behind the colon, e.g. synthetic:20000".into())
+                error(format!("write a whole number of training {kind} behind the colon, e.g. synthetic:20000"))
             })?;
             let most = MAX_BYTES / sample_bytes;
             if count < 4 || u64::from(count) > most {
-                return Err(error(format!("{count} training images of {shape}: between 4 and {most} are possible")));
+                return Err(error(format!("{count} training {kind} of {shape}: between 4 and {most} are possible")));
             }
-            u64::from(count)
+            Ok(u64::from(count))
         }
-    };
-    let part = |first, count| samples_of(shape, classes, SEED, first, count);
-    Ok((part(0, count)?, part(count, SetSizes::synthetic(count).held_out)?))
+    }
 }
 
 /// Samples `first` to `first + count`, classes in turn; a sample does not depend on which others are made.

@@ -1,0 +1,152 @@
+//! Tests that models of tokens train alike on any number of ranks, wherever samples are kept, and learn.
+
+use std::sync::Arc;
+
+use lockstep_models::{Bucket, Job};
+use lockstep_readers::parse_model;
+use proptest::prelude::*;
+
+use crate::commands::{folder, number, rows};
+use crate::equivalence::{assert_equal_bits, both, buckets, optimizers};
+
+/// A decoder of one block, of 8 positions and 13 tokens.
+const MODEL: &str = r#"
+name = "decoder"
+input = { positions = "$positions", tokens = 13 }
+[size]
+positions = 8
+[[layer]]
+name = "embedding"
+kind = "embedding"
+entries = 13
+out_features = 16
+weight_init = { gaussian = 0.1 }
+[[layer]]
+name = "positions"
+kind = "position_embedding"
+weight_init = { gaussian = 0.1 }
+[[layer]]
+name = "queries"
+kind = "linear"
+out_features = 16
+[[layer]]
+name = "keys"
+kind = "linear"
+out_features = 16
+inputs = "positions"
+[[layer]]
+name = "values"
+kind = "linear"
+out_features = 16
+inputs = "positions"
+[[layer]]
+name = "attention"
+kind = "attention"
+heads = 2
+inputs = ["queries", "keys", "values"]
+[[layer]]
+name = "sum"
+kind = "add"
+inputs = ["positions", "attention"]
+[[layer]]
+kind = "layer_norm"
+[[layer]]
+kind = "linear"
+out_features = 13
+[[layer]]
+kind = "softmax_cross_entropy"
+"#;
+
+/// A block of attention with two layers around it, of any sizes.
+const RANDOM: &str = r#"
+name = "random"
+input = { positions = "$positions", tokens = "$tokens" }
+layer = [
+    { name = "embedding", kind = "embedding", entries = "$tokens", out_features = "$queries" },
+    { name = "positions", kind = "position_embedding" },
+    { name = "norm", kind = "layer_norm", epsilon = 0.01 },
+    { name = "queries", kind = "linear", out_features = "$queries" },
+    { name = "keys", kind = "linear", out_features = "$keys", inputs = "norm" },
+    { name = "values", kind = "linear", out_features = "$keys", bias = false, inputs = "norm" },
+    { name = "attention", kind = "attention", heads = "$heads", key_heads = "$key_heads", inputs = ["queries", "keys", "values"] },
+    { name = "sum", kind = "add", inputs = ["positions", "attention"] },
+    { kind = "gelu" },
+    { kind = "linear", out_features = "$tokens" },
+    { kind = "softmax_cross_entropy" },
+]
+[size]
+SIZES"#;
+
+/// The row of a run of this model on 192 synthetic samples.
+fn run(name: &str, more: &str) -> serde_json::Value {
+    let folder = folder(name);
+    std::fs::write(folder.join("decoder.toml"), MODEL).expect("a file");
+    let call = format!("exec run --model decoder.toml --data synthetic:192 --batch-per-rank 4 {more}");
+    rows(&folder, "exec-run", &call.split_whitespace().collect::<Vec<_>>()).remove(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Ranks that read tokens train like one, to the bit, also where they share states and parameters.
+    #[test]
+    fn ranks_that_read_tokens_train_like_one(
+        (positions, tokens, groups, each, width) in (1u32..9, 2u32..20, 1u32..3, 1u32..3, 1u32..5),
+        workers in 1u32..=5,
+        batch_per_rank in 1u32..=3,
+        accumulate in 1u32..=2,
+        bucket in buckets(),
+        strategy in prop::sample::select(vec!["ssgd", "zero-1", "zero-2", "zero-3", "zero-3:no-reshard"]),
+        algorithm in prop::sample::select(vec!["ring", "direct", "recursive-halving"]),
+        optimizer in optimizers(),
+        fuse: bool,
+        seed: u64,
+    ) {
+        let sizes = [("positions", positions), ("tokens", tokens), ("queries", groups * each * width), ("keys", groups * width)];
+        let heads = [("heads", groups * each), ("key_heads", groups)];
+        let lines: String = sizes.iter().chain(&heads).map(|(name, size)| format!("{name} = {size}\n")).collect();
+        let model = parse_model("m.toml", &RANDOM.replace("SIZES", &lines)).unwrap();
+        let waits = matches!(strategy, "ssgd" | "zero-1");
+        let bucket = if !waits && bucket == Bucket::Tensor { Bucket::Layer } else { bucket };
+        let (algorithm, strategy) = (algorithm.parse().unwrap(), strategy.parse().unwrap());
+        let job = Job { accumulate, bucket, algorithm, strategy, fuse, ..Job::new(Arc::new(model), workers, batch_per_rank) };
+        let (distributed, expected) = both(&job, seed, &optimizer);
+        assert_equal_bits(&distributed, &expected, &format!("{job:?}"));
+    }
+}
+
+/// Ranks that keep parts of the samples in memory and exchange them: the same bits again, and others than those of ranks
+/// that have them all.
+#[test]
+fn ranks_exchange_the_tokens_that_they_keep() {
+    let sampling = "--learning-rate 0.05 --ranks 4 --steps 30";
+    let parts = ["tokens-parts", "tokens-parts-again"]
+        .map(|name| run(name, &format!("{sampling} --sampling partitioned:shuffle-every=4")));
+    assert_eq!(parts[0]["weights_sha256"], parts[1]["weights_sha256"]);
+    assert_ne!(parts[0]["weights_sha256"], run("tokens-whole", sampling)["weights_sha256"]);
+}
+
+/// A token is known with probability 3/4 + 1/52, else drawn: the loss of a token can fall to
+/// −(3/4 + 1/52) ln(3/4 + 1/52) − 12 · 1/52 · ln(1/52) = 1.11, and is ln 13 = 2.56 before.
+#[test]
+fn a_decoder_learns_which_token_follows() {
+    let row = run("tokens-learn", "--ranks 2 --optimizer adam --learning-rate 0.01 --epochs 12");
+    let known: f64 = 3.0 / 4.0 + 1.0 / 52.0;
+    let least = -known * known.ln() - 12.0 / 52.0 * (1.0f64 / 52.0).ln();
+    let loss = number(&row, "held_out_loss");
+    assert!((least - 0.1..least + 0.3).contains(&loss), "{loss} beside {least}");
+    assert!((number(&row, "perplexity") - loss.exp()).abs() < 1e-12 * loss.exp());
+    assert!((number(&row, "accuracy") - known).abs() < 0.05, "{row}");
+    let (samples, tokens) = (number(&row, "images_per_s"), number(&row, "tokens_per_s"));
+    assert!((tokens / samples - 8.0).abs() < 1e-9, "{row}");
+}
+
+#[test]
+fn predictions_of_tokens_count_them() {
+    let folder = folder("tokens-predicted");
+    std::fs::write(folder.join("decoder.toml"), MODEL).expect("a file");
+    let call = "sim predict --model decoder.toml:positions=32 --cluster workstation --ranks 1,2 --batch-per-rank 4";
+    for row in rows(&folder, "sim-predict", &call.split_whitespace().collect::<Vec<_>>()) {
+        assert!((number(&row, "tokens_per_s") / number(&row, "images_per_s") - 32.0).abs() < 1e-9, "{row}");
+    }
+}
