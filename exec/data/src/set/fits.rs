@@ -28,7 +28,7 @@ impl Dataset {
     }
 
     /// [`Dataset::check_fits`] for a model known by its name, input and classes.
-    fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
+    pub(super) fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
         if self.shape() != input {
             let cure = match self.has_patches(input) {
                 true => format!("use patches of them ({} patch)", ErrorPlace::Flag("augment")),
