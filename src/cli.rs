@@ -13,6 +13,7 @@ mod collective_like;
 mod compare;
 mod completions;
 mod data;
+mod data_tokens;
 mod doctor;
 mod driver_flags;
 mod examples;

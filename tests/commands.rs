@@ -33,8 +33,8 @@ pub(crate) fn stdout(folder: &PathBuf, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Columns that only rows of models of tokens have.
-const OF_TOKENS: [&str; 2] = ["tokens_per_s", "perplexity"];
+/// Columns that only rows of models and of sets of tokens have.
+const OF_TOKENS: [&str; 3] = ["tokens_per_s", "perplexity", "tokens"];
 
 /// The rows of a command's JSON, checked against its published schema's columns.
 pub(crate) fn rows(folder: &PathBuf, schema: &str, arguments: &[&str]) -> Vec<Value> {

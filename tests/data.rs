@@ -55,6 +55,32 @@ fn generated_sets_are_packed_checked_shown_and_counted() {
     assert!(errors.contains("mnist.pack: sample 5: bytes 8016 to 8799 do not have their checksum"), "{errors}");
 }
 
+/// "In the beginning …" is 32 bytes with its two ends of lines, the second text 4; packed, checked, shown, counted and trained on.
+#[test]
+fn texts_are_packed_checked_shown_and_counted() {
+    let folder = folder("data-texts");
+    fs::write(folder.join("one.txt"), "In the beginning was the Word.\n\n").expect("a file");
+    fs::write(folder.join("two.txt"), "end\n").expect("a file");
+    let packed = rows(&folder, "data-pack", &["data", "pack", "--text", "one.txt", "two.txt", "--out", "t.pack"]);
+    let counts = ["samples", "classes", "tokens"].map(|column| number(&packed[0], column));
+    assert_eq!((counts, packed[0]["encoding"].as_str()), ([2.0, 256.0, 36.0], Some("u16")));
+    assert_eq!(packed[0]["bytes"].as_u64(), Some(fs::metadata(folder.join("t.pack")).expect("the file").len()));
+    assert_eq!(rows(&folder, "check", &["data", "check", "t.pack"])[0]["status"], "ok");
+    let shown = rows(&folder, "data-show-documents", &["data", "show", "t.pack", "1"]);
+    let document = ["document", "first", "tokens"].map(|column| number(&shown[0], column));
+    assert_eq!((document, shown[0]["begins"].as_str()), ([1.0, 32.0, 4.0], Some("end\\n")));
+    let groups = rows(&folder, "data-stats", &["data", "stats", "t.pack"]);
+    let of = |group: &str| groups.iter().find(|row| row["group"] == group).map(|row| number(row, "samples"));
+    assert_eq!((of("all"), of("4 to 7 tokens"), of("32 to 63 tokens")), (Some(2.0), Some(1.0), Some(1.0)));
+    let mut bytes = fs::read(folder.join("t.pack")).expect("the file");
+    bytes[4096 + 7] ^= 4;
+    fs::write(folder.join("t.pack"), bytes).expect("the file");
+    let checked = lockstep(&folder, &["data", "check", "t.pack"]);
+    let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert_eq!(checked.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("t.pack: bytes 4096 to 4167: the tokens do not have their checksum"), "{errors}");
+}
+
 #[test]
 fn a_generated_set_depends_on_the_seed_and_not_on_threads() {
     let folder = folder("data-seeds");

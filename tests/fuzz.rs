@@ -203,6 +203,11 @@ fn packed_sets() {
 }
 
 #[test]
+fn packed_tokens() {
+    holds("tokens", readers::tokens, &[], INPUTS / 2);
+}
+
+#[test]
 fn samples_of_caffe() {
     holds("datum", readers::datum, &[], INPUTS / 8);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::{Subcommand, ValueEnum};
 use lockstep_data::format::{ENTRY, Encoding, IndexEntry};
 use lockstep_data::generate::{Like, generate};
-use lockstep_data::{Packed, Packing, SetPart, Source, pack};
+use lockstep_data::{Packed, Packing, SetPart, Source, TokenFile, pack};
 use lockstep_measure::interrupt::on_interrupt;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::print_line;
@@ -15,21 +15,29 @@ use lockstep_report::progress::Estimate;
 use lockstep_report::{CheckRow, Format, PackRow, Report, SampleGroupRow, SampleRow};
 use lockstep_topology::{Bytes, InputError};
 
-/// Characters of a full bar.
-const BAR: f64 = 40.0;
+use super::data_tokens::{self, BAR};
 
 /// What can be done with packed sets.
 #[derive(Debug, Subcommand)]
 pub(super) enum Data {
-    /// Pack a set into one file with an index: image folders (JPEG, PNG), tar shards, IDX, CIFAR's binaries, Caffe's LMDB
+    /// Pack a set into one file with an index: image folders (JPEG, PNG), tar shards, IDX, CIFAR's binaries, Caffe's LMDB; or texts
     #[command(after_help = "Examples:
   lockstep data pack imagenet/train --out train.pack --short-side 256 --shuffle-seed 1
       images with a longer short side are resized and encoded as JPEG, the others are kept as they are
   lockstep data pack fashion-mnist --part held-out --out test.pack
+  lockstep data pack --text one.txt two.txt.gz --out tokens.pack
+      for models of tokens: each file a document, each byte a token
   Rerunning the command resumes a pack that was killed.")]
     Pack {
         /// A folder of class folders, of tar shards, of IDX files, of CIFAR's .bin files or with data.mdb; or a .tar file
-        source: PathBuf,
+        #[arg(required_unless_present = "text")]
+        source: Option<PathBuf>,
+        /// Texts instead, also .gz: each a document whose bytes are the tokens of a set for models of tokens
+        #[arg(
+            long, value_name = "FILE", num_args = 1..,
+            conflicts_with_all = ["source", "short_side", "part", "threads", "skip_bad", "shuffle_seed"]
+        )]
+        text: Vec<PathBuf>,
         /// The packed file
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
@@ -63,7 +71,7 @@ pub(super) enum Data {
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
     },
-    /// Show the samples of a packed file: label, place, size
+    /// Show the samples of a packed file: label, place, size; of texts the documents
     #[command(after_help = "Examples:
   lockstep data show train.pack
       the first ten
@@ -72,13 +80,13 @@ pub(super) enum Data {
     Show {
         /// A packed file
         file: PathBuf,
-        /// The number of a sample
+        /// The number of a sample, or of a document
         sample: Option<u64>,
         /// How to print
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
     },
-    /// Count the samples of a packed file by class and by size
+    /// Count the samples of a packed file by class and by size; of texts the documents by length
     #[command(after_help = "Example:
   lockstep data stats train.pack --format csv")]
     Stats {
@@ -142,7 +150,18 @@ fn threads(asked: Option<u16>) -> usize {
 impl Data {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
-            Data::Pack { source, out, short_side, part, threads: asked, skip_bad, shuffle_seed, format } => {
+            Data::Pack { source: None, text, out, format, .. } => data_tokens::packed(&text, &out, format),
+            Data::Pack {
+                source: Some(source),
+                out,
+                short_side,
+                part,
+                threads: asked,
+                skip_bad,
+                shuffle_seed,
+                format,
+                ..
+            } => {
                 let short_side = short_side.unwrap_or(0);
                 let packing = Packing { out, short_side, threads: threads(asked), skip_bad, shuffle_seed };
                 let part = if matches!(part, PartName::Train) { SetPart::Train } else { SetPart::HeldOut };
@@ -152,7 +171,11 @@ impl Data {
                 let rows: Result<Vec<CheckRow>, InputError> = files.iter().map(|file| checked(file)).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
+            Data::Show { file, sample, format } if TokenFile::is(&file) => data_tokens::shown(&file, sample, format),
             Data::Show { file, sample, format } => shown(&Packed::open(&file)?, sample, format),
+            Data::Stats { file, format } if TokenFile::is(&file) => {
+                Report::new(data_tokens::groups(&file)?, Vec::new()).print(format)
+            }
             Data::Stats { file, format } => Report::new(groups(&Packed::open(&file)?), Vec::new()).print(format),
             Data::Generate { shape, samples, classes, seed, threads: asked, out } => {
                 let like = match shape {
@@ -228,6 +251,7 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
         .to_owned(),
         samples: header.samples,
         classes: header.classes,
+        tokens: None,
         skipped: outcome.skipped.len() as u64,
         resumed: outcome.resumed as u64,
         bytes: header.index + header.samples * ENTRY as u64,
@@ -237,6 +261,9 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
 
 /// Verifies every checksum of a file.
 fn checked(file: &Path) -> Result<CheckRow, InputError> {
+    if TokenFile::is(file) {
+        return data_tokens::checked(file);
+    }
     let packed = Packed::open(file)?;
     let samples = packed.entries().len();
     let estimate = Estimate::new("checking");

@@ -67,7 +67,7 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
         }
         experiment.arms = arms;
         experiment.share_settings();
-        Ok(experiment)
+        Ok(experiment.with_data())
     }
 }
 

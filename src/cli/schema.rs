@@ -6,9 +6,9 @@ use lockstep_experiment::{refusals_page, settings_page};
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::failure::Failure;
 use lockstep_report::{
-    ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
-    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, NetworkRow, PackRow, PaperRow, PlotRow, PredictedRow, RankRow,
-    Report, SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow, VERSION, print,
+    ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, DocumentRow, EpochRow, FrontRow,
+    LayerRow, LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, NetworkRow, PackRow, PaperRow, PlotRow, PredictedRow,
+    RankRow, Report, SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow, VERSION, print,
 };
 use lockstep_topology::{InputError, nearest};
 use schemars::{JsonSchema, schema_for};
@@ -79,6 +79,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("lab-list", schema::<LabRow>()),
         ("data-pack", schema::<PackRow>()),
         ("data-show", schema::<SampleRow>()),
+        ("data-show-documents", schema::<DocumentRow>()),
         ("data-stats", schema::<SampleGroupRow>()),
         ("papers", schema::<PaperRow>()),
         ("papers-figures", schema::<PlotRow>()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockstep_data::cifar::{self, RecordForm};
 use lockstep_data::format::{Header, IndexEntry, checksum};
-use lockstep_data::{SampleEntry, lmdb, shards};
+use lockstep_data::{SampleEntry, TokenHeader, lmdb, shards};
 use lockstep_experiment::Experiment;
 use lockstep_machines::nccl_log::{self, Asked};
 use lockstep_machines::{Import, import_machine};
@@ -160,6 +160,30 @@ pub(crate) fn packed(input: &[u8]) -> bool {
         let mut sealed = input.to_vec();
         let entries = usize::try_from(index).ok().and_then(|at| input.get(at..)).unwrap_or_default();
         sealed[56..60].copy_from_slice(&checksum(entries).to_le_bytes());
+        let header = checksum(&sealed[..60]);
+        sealed[60..64].copy_from_slice(&header.to_le_bytes());
+        let _ = read(&sealed);
+    }
+    read(input).is_ok()
+}
+
+/// A packed token set, with its own checksums and with those that its bytes have; its documents and tokens.
+pub(crate) fn tokens(input: &[u8]) -> bool {
+    let read = |bytes: &[u8]| {
+        let header = TokenHeader::decode(bytes)?;
+        let documents = header.documents(bytes)?;
+        assert!(documents.iter().all(|first| *first < header.tokens), "documents have tokens");
+        (0..header.tokens.div_ceil(1 << 16))
+            .try_for_each(|block| header.verify(bytes, block))
+            .map_err(|(_, message)| message)
+    };
+    if input.len() >= 4096 {
+        let number = |at: usize| u64::from_le_bytes(input[at..at + 8].try_into().expect("eight bytes"));
+        let width = if number(32) as u32 <= 1 << 16 { 2 } else { 4 };
+        let index = number(16).saturating_mul(width).saturating_add(4096);
+        let mut sealed = input.to_vec();
+        let of_index = usize::try_from(index).ok().and_then(|at| input.get(at..)).unwrap_or_default();
+        sealed[36..40].copy_from_slice(&checksum(of_index).to_le_bytes());
         let header = checksum(&sealed[..60]);
         sealed[60..64].copy_from_slice(&header.to_le_bytes());
         let _ = read(&sealed);

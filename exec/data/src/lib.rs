@@ -22,6 +22,8 @@ mod png_picture;
 pub mod random;
 mod set;
 mod source;
+mod token_file;
+mod token_pack;
 
 pub use memory_left::available_memory;
 pub use normalisation::Normalisation;
@@ -34,3 +36,5 @@ pub use set::{
     Untransformed, Window,
 };
 pub use source::{Sample, SampleEntry, SetPart, Source, cifar, lmdb, shards};
+pub use token_file::{TokenFile, TokenHeader};
+pub use token_pack::{BYTES, TokenWriter, pack_bytes, read_text_file};

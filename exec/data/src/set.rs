@@ -25,6 +25,7 @@ mod split;
 mod subset;
 mod synthetic;
 mod synthetic_tokens;
+mod texts;
 mod tokens;
 mod transform;
 
@@ -45,6 +46,8 @@ pub use sampler::Sampler;
 use subset::Subset;
 use tokens::Tokens;
 pub use transform::{Decoded, Transform, Untransformed};
+
+use crate::token_file::TokenFile;
 
 /// Labelled images of one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,7 +151,7 @@ impl Dataset {
     }
 
     /// Returns (training part, held-out part), normalised, of the set named by `--data`: `mnist` (5,000 digits that are
-    /// part of the binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a
+    /// part of the binary), `text` (a text that is, for models of tokens), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a
     /// folder of IDX files, or packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`.
     /// After any of them `:TRAIN+HELD_OUT` takes that many samples of the two parts, always the same ones.
     ///
@@ -207,7 +210,7 @@ impl Dataset {
         let is_path = |name: &str| Path::new(name).exists() || elsewhere && name.contains(['/', '.']);
         match name.split_once(':') {
             _ if files::packed(name).is_some() || is_path(name) => Ok(()),
-            None if name == "mnist" || name == "synthetic" => Ok(()),
+            None if ["mnist", "text", "synthetic"].contains(&name) => Ok(()),
             Some(("synthetic", samples)) if samples.parse::<u32>().is_ok_and(|samples| samples > 0) => Ok(()),
             _ => Err(unknown(what)),
         }
@@ -234,8 +237,10 @@ impl Dataset {
     /// Both parts of the set `name` for a model of values.
     fn parts_of_images(what: &str, name: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
         match (files::packed(name), name.split_once(':')) {
-            (Some(files), _) => files::load_packed(files, model.input()),
             (_, None) if name == "mnist" => digits::load(),
+            (Some((train, _)), _) if TokenFile::is(train) => Err(tokens_for(model, name)),
+            (_, None) if name == "text" => Err(tokens_for(model, name)),
+            (Some(files), _) => files::load_packed(files, model.input()),
             (_, None) if name == "synthetic" => synthetic::load(model.input(), model.classes(), None),
             (_, Some(("synthetic", samples))) => synthetic::load(model.input(), model.classes(), Some(samples)),
             _ if Path::new(name).exists() => files::load_idx(Path::new(name)),
@@ -254,7 +259,11 @@ impl Dataset {
             let message = format!("is of images, and the model {} takes tokens: leave it out", model.name());
             return Err(InputError::flag("augment", augmentation.to_string(), message));
         }
+        if let Some(files) = files::packed(name).filter(|(train, _)| TokenFile::is(train)) {
+            return texts::load_packed(files, model);
+        }
         match name.split_once(':') {
+            None if name == "text" => texts::load(model),
             None if name == "synthetic" => synthetic_tokens::load(model, tokens, None),
             Some(("synthetic", samples)) => synthetic_tokens::load(model, tokens, Some(samples)),
             // Images, which the check of what the model takes refuses.
@@ -319,13 +328,20 @@ fn name_and_subset(what: &str) -> (&str, Option<Subset>) {
     }
 }
 
+/// The error for a set of tokens, of a model that takes others.
+fn tokens_for(model: &Model, name: &str) -> InputError {
+    let message =
+        format!("is of tokens, and the model {} takes {}: choose other data or a model", model.name(), model.input());
+    InputError::flag("data", name, message)
+}
+
 /// The error for a name that is neither a data set nor a path.
 fn unknown(what: &str) -> InputError {
-    let meant = nearest(what, ["mnist", "synthetic"]);
+    let meant = nearest(what, ["mnist", "text", "synthetic"]);
     let hint = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
     let message = format!(
-        "there is no such folder or file: {hint}write mnist, synthetic, synthetic:SAMPLES, a folder of IDX files, TRAIN.pack or \
-         TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for that many samples"
+        "there is no such folder or file: {hint}write mnist, text, synthetic, synthetic:SAMPLES, a folder of IDX files, TRAIN.pack \
+         or TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for that many samples"
     );
     InputError::flag("data", what, message)
 }

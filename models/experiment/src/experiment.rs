@@ -283,6 +283,24 @@ impl Experiment {
         error.at(place.unwrap_or(ErrorPlace::Flag(key)))
     }
 
+    /// The same with the data that its model trains on where none are stated: of a model that has all bytes among its tokens
+    /// the text that is part of the binary, else synthetic ones.
+    #[must_use]
+    pub fn with_data(mut self) -> Experiment {
+        // Files of other frameworks have no tokens.
+        let is_foreign = [".onnx", ".prototxt"].iter().any(|ending| self.model.contains(ending));
+        if !self.sets("data") && !is_foreign && !self.model.is_empty() {
+            let tokens = lockstep_readers::load_model(&self.model).ok().and_then(|model| model.tokens());
+            let of = if tokens >= Some(SetSizes::BYTES) { "text" } else { "synthetic" };
+            of.clone_into(&mut self.data);
+        }
+        self.arms.iter_mut().for_each(|arm| {
+            let own = std::mem::take(&mut arm.experiment);
+            arm.experiment = own.with_data();
+        });
+        self
+    }
+
     /// Samples of the data set, for a model whose inputs have this shape: as loaded, from `[input]`, or by its name;
     /// `None` where only files state them.
     pub fn set_sizes(&self, input: Shape) -> Option<SetSizes> {

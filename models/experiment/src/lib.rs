@@ -73,7 +73,7 @@ impl Experiment {
     pub fn load(path: &Path) -> Result<Experiment, InputError> {
         let shown = path.display().to_string();
         match read_text(path, DESCRIPTION) {
-            Ok(text) => Experiment::parse(&shown, &text),
+            Ok(text) => Experiment::parse(&shown, &text).map(Experiment::with_data),
             Err(error) => {
                 let message = error.with_cure(
                     "name an experiment such as experiments/quickstart.toml, and write the values of one flag with commas",

@@ -10,12 +10,15 @@ use super::Row;
 pub struct PackRow {
     /// The packed file.
     pub file: String,
-    /// `raw`, or of files of images `jpeg`, `png`, or `jpeg and png`.
+    /// `raw`, or of files of images `jpeg`, `png`, or `jpeg and png`; of texts the format of tokens, `u16` or `u32`.
     pub encoding: String,
-    /// Samples in it.
+    /// Samples in it; of texts, documents.
     pub samples: u64,
-    /// Classes.
+    /// Classes; of texts, the size of the vocabulary.
     pub classes: u32,
+    /// Tokens; only of texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
     /// Broken samples that were left out.
     pub skipped: u64,
     /// Samples that an interrupted pack had done before.
@@ -47,6 +50,21 @@ pub struct SampleRow {
 
 impl Row for SampleRow {}
 
+/// A row of `data show` of a token set: a document.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DocumentRow {
+    /// Its number, from 0.
+    pub document: u64,
+    /// The number of its first token.
+    pub first: u64,
+    /// Its tokens.
+    pub tokens: u64,
+    /// How it begins: characters where tokens are bytes, else numbers.
+    pub begins: String,
+}
+
+impl Row for DocumentRow {}
+
 /// A row of `data stats`: all samples, those of a class, or those of a size.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SampleGroupRow {
@@ -58,7 +76,7 @@ pub struct SampleGroupRow {
     pub share: f64,
     /// Bytes of a sample in the mean.
     pub mean_bytes: f64,
-    /// Pixels in a row in the mean.
+    /// Pixels in a row in the mean; of texts, tokens.
     pub mean_width: f64,
     /// Rows in the mean.
     pub mean_height: f64,

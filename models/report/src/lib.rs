@@ -34,7 +34,7 @@ mod trained_row;
 pub use columns::Row;
 pub use csv::{CsvForm, column_names};
 pub use curve_row::{CurvePointRow, CurveRow};
-pub use data_row::{PackRow, SampleGroupRow, SampleRow};
+pub use data_row::{DocumentRow, PackRow, SampleGroupRow, SampleRow};
 pub use failure::Failure;
 pub use layout_picture::layout_picture;
 pub use layout_row::LayoutTableRow;

@@ -85,6 +85,7 @@ impl SetSizes {
         };
         match what.split_once(':') {
             None if what == "mnist" => Some(SetSizes::MNIST),
+            None if what == "text" => Some(SetSizes::of_windows(SetSizes::windows(SetSizes::TEXT, input.elements()))),
             None if what == "synthetic" => Some(SetSizes::synthetic(SetSizes::default_synthetic(input))),
             Some(("synthetic", count)) if count.parse::<u32>().is_ok() => count.parse().ok().map(SetSizes::synthetic),
             _ => subset(),
@@ -96,6 +97,22 @@ impl SetSizes {
     pub fn window(input: Shape) -> Option<(u64, Dtype)> {
         let is_tokens = input.has(Dimension::Position) && !input.has(Dimension::Feature);
         is_tokens.then(|| (input.elements() + 1, Dtype::U32))
+    }
+
+    /// The vocabulary of texts whose tokens are bytes.
+    pub const BYTES: u32 = 256;
+    /// The bytes of the text that is part of the binary.
+    pub const TEXT: u64 = 952_775;
+
+    /// The windows of so many positions in so many tokens: each begins where the one before ends, and needs one token more.
+    pub fn windows(tokens: u64, positions: u64) -> u64 {
+        tokens.saturating_sub(1) / positions.max(1)
+    }
+
+    /// These windows of a stream, of which the last tenth is held out, at least one.
+    pub fn of_windows(windows: u64) -> SetSizes {
+        let held_out = (windows / 10).max(1).min(windows);
+        SetSizes::of_counts(windows - held_out, held_out)
     }
 
     /// This number of synthetic images, and a quarter of it held out.

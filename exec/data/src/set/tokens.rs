@@ -9,14 +9,54 @@ use lockstep_topology::{Dtype, InputError};
 
 use super::changed::changed;
 use crate::number::{bytes_of, bytes_of_mut, numbers_mut};
+use crate::token_file::TokenFile;
 
 /// The format of tokens in memory and in messages.
 pub(super) const IN_MEMORY: Dtype = Dtype::U32;
 
+/// Where the tokens are.
+#[derive(Debug, Clone)]
+pub(super) enum Stream {
+    /// In memory.
+    Memory(Arc<Vec<u32>>),
+    /// In a mapped file.
+    Mapped(Arc<TokenFile>),
+}
+
+impl Stream {
+    /// How many there are.
+    pub(super) fn tokens(&self) -> u64 {
+        match self {
+            Stream::Memory(tokens) => tokens.len() as u64,
+            Stream::Mapped(file) => file.header().tokens,
+        }
+    }
+
+    fn is(&self, other: &Stream) -> bool {
+        match (self, other) {
+            (Stream::Memory(own), Stream::Memory(others)) => Arc::ptr_eq(own, others),
+            (Stream::Mapped(own), Stream::Mapped(others)) => Arc::ptr_eq(own, others),
+            _ => false,
+        }
+    }
+
+    /// Copies tokens from `first` on. Those of a file are below the vocabulary that it states, however damaged.
+    fn copy(&self, first: u64, to: &mut [u32]) {
+        match self {
+            Stream::Memory(tokens) => to.copy_from_slice(&tokens[first as usize..][..to.len()]),
+            Stream::Mapped(file) => {
+                file.copy(first, to);
+                let last = file.header().vocabulary - 1;
+                to.iter_mut().for_each(|token| *token = last.min(*token));
+            }
+        }
+    }
+}
+
 /// Windows of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Tokens {
-    stream: Arc<Vec<u32>>,
+    stream: Stream,
     /// The place in the stream where each window begins.
     starts: Vec<u64>,
     /// A sample as the model takes it.
@@ -24,9 +64,14 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// The windows that begin at these places of the stream in memory, of samples that a model takes so.
+    /// The windows that begin at these places of tokens in memory, of samples that a model takes so.
     pub(super) fn new(stream: Vec<u32>, starts: Vec<u64>, sample: SampleTensor) -> Tokens {
-        Tokens { stream: Arc::new(stream), starts, sample }
+        Tokens::of(Stream::Memory(Arc::new(stream)), starts, sample)
+    }
+
+    /// The same of any stream.
+    pub(super) fn of(stream: Stream, starts: Vec<u64>, sample: SampleTensor) -> Tokens {
+        Tokens { stream, starts, sample }
     }
 
     /// A sample as the model takes it.
@@ -36,7 +81,7 @@ impl Tokens {
 
     /// Whether both share the same windows.
     pub(super) fn is(&self, other: &Tokens) -> bool {
-        Arc::ptr_eq(&self.stream, &other.stream) && self.starts == other.starts && self.sample == other.sample
+        self.stream.is(&other.stream) && self.starts == other.starts && self.sample == other.sample
     }
 
     /// How many windows there are.
@@ -54,9 +99,15 @@ impl Tokens {
         StoredSamples { bytes: self.sample.bytes(), ..StoredSamples::values(self.sample.shape) }
     }
 
-    /// The tokens of a window.
-    fn window(&self, window: u32) -> &[u32] {
-        &self.stream[self.starts[window as usize] as usize..][..self.each()]
+    /// The tokens in memory.
+    ///
+    /// # Panics
+    /// When they are in a file.
+    fn memory(&mut self) -> &mut Arc<Vec<u32>> {
+        match &mut self.stream {
+            Stream::Memory(tokens) => tokens,
+            Stream::Mapped(_) => panic!("tokens of a part are in memory"),
+        }
     }
 
     /// Copies the tokens that the model reads of a window, in its format.
@@ -64,17 +115,26 @@ impl Tokens {
     /// # Errors
     /// Damaged tokens.
     pub(super) fn copy(&self, window: u32, sample: &mut [u8]) -> Result<(), InputError> {
-        let tokens = &self.window(window)[..self.each() - 1];
-        match self.sample.dtype {
-            Dtype::U16 => numbers_mut::<u16>(sample).iter_mut().zip(tokens).for_each(|(to, from)| *to = *from as u16),
-            _ => numbers_mut::<u32>(sample).copy_from_slice(tokens),
+        let first = self.starts[window as usize];
+        if let Stream::Mapped(file) = &self.stream {
+            file.verify(first..first + self.each() as u64)?;
+        }
+        if self.sample.dtype == Dtype::U32 {
+            self.stream.copy(first, numbers_mut(sample));
+            return Ok(());
+        }
+        let mut few = [0; 256];
+        for (first, to) in (first..).step_by(few.len()).zip(numbers_mut::<u16>(sample).chunks_mut(few.len())) {
+            let few = &mut few[..to.len()];
+            self.stream.copy(first, few);
+            to.iter_mut().zip(few).for_each(|(to, from)| *to = *from as u16);
         }
         Ok(())
     }
 
     /// Copies the token that follows at each position of a window.
     pub(super) fn copy_labels(&self, window: u32, labels: &mut [u32]) {
-        labels.copy_from_slice(&self.window(window)[1..]);
+        self.stream.copy(self.starts[window as usize] + 1, labels);
     }
 
     /// The windows `windows` of the same stream.
@@ -88,8 +148,16 @@ impl Tokens {
     /// # Errors
     /// Damaged tokens.
     pub(super) fn held(&self, windows: &[u32]) -> Result<Tokens, InputError> {
-        let stream = windows.iter().flat_map(|window| self.window(*window)).copied().collect();
-        let mut held = Tokens { stream: Arc::new(stream), starts: Vec::new(), sample: self.sample };
+        let each = self.each();
+        let mut memory = vec![0; windows.len() * each];
+        for (window, to) in windows.iter().zip(memory.chunks_exact_mut(each)) {
+            let first = self.starts[*window as usize];
+            if let Stream::Mapped(file) = &self.stream {
+                file.verify(first..first + each as u64)?;
+            }
+            self.stream.copy(first, to);
+        }
+        let mut held = Tokens::new(memory, Vec::new(), self.sample);
         held.place(windows.len());
         Ok(held)
     }
@@ -103,7 +171,7 @@ impl Tokens {
     /// Makes space for windows one after the other.
     pub(super) fn reserve(&mut self, windows: usize) {
         let tokens = windows * self.each();
-        let stream = changed(&mut self.stream);
+        let stream = changed(self.memory());
         stream.reserve_exact(tokens.saturating_sub(stream.len()));
     }
 
@@ -111,23 +179,30 @@ impl Tokens {
     pub(super) fn resize(&mut self, windows: usize) {
         self.reserve(windows);
         let tokens = windows * self.each();
-        changed(&mut self.stream).resize(tokens, 0);
+        changed(self.memory()).resize(tokens, 0);
         self.place(windows);
     }
 
     /// The bytes of a window in memory.
+    ///
+    /// # Panics
+    /// When they are in a file.
     pub(super) fn bytes(&self, window: u32) -> &[u8] {
-        bytes_of(self.window(window))
+        let Stream::Memory(tokens) = &self.stream else { panic!("tokens of a part are in memory") };
+        bytes_of(&tokens[self.starts[window as usize] as usize..][..self.each()])
     }
 
     /// The bytes of all windows in memory, one after the other, to be changed.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        bytes_of_mut(changed(&mut self.stream))
+        bytes_of_mut(changed(self.memory()))
     }
 
     /// Where the windows in memory begin.
     pub(super) fn start(&self) -> *const u8 {
-        self.stream.as_ptr().cast()
+        match &self.stream {
+            Stream::Memory(tokens) => tokens.as_ptr().cast(),
+            Stream::Mapped(_) => std::ptr::null(),
+        }
     }
 }
 

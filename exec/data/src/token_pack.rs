@@ -1,0 +1,142 @@
+//! Packs texts into a token set: each file a document, its bytes the tokens.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use lockstep_models::SetSizes;
+use lockstep_topology::InputError;
+
+use crate::format::checksum;
+use crate::token_file::{BLOCK, TOKENS, TokenHeader};
+
+/// The vocabulary where the tokens are bytes.
+pub const BYTES: u32 = SetSizes::BYTES;
+
+/// Writes the tokens of documents to a file under another name, which [`TokenWriter::finish`] renames.
+pub struct TokenWriter {
+    out: PathBuf,
+    partial: PathBuf,
+    file: BufWriter<File>,
+    header: TokenHeader,
+    /// The tokens of the block in progress, as they are in the file.
+    block: Vec<u8>,
+    checksums: Vec<u32>,
+    documents: Vec<u64>,
+}
+
+impl TokenWriter {
+    /// Begins a set of tokens below `vocabulary` at `out`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(out: &Path, vocabulary: u32) -> Result<TokenWriter, InputError> {
+        let mut name = out.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        let header = TokenHeader { tokens: 0, vocabulary, documents: 0, index_checksum: 0 };
+        let begun = File::create(&partial).and_then(|file| {
+            let mut file = BufWriter::with_capacity(1 << 20, file);
+            file.write_all(&[0; TOKENS as usize]).map(|()| file)
+        });
+        let file = begun.map_err(|failure| unwritable(out, &failure))?;
+        let (block, checksums, documents) = Default::default();
+        Ok(TokenWriter { out: out.to_owned(), partial, file, header, block, checksums, documents })
+    }
+
+    /// Adds a document; one without tokens is none.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn add(&mut self, tokens: impl IntoIterator<Item = u32>) -> Result<(), InputError> {
+        let first = self.header.tokens;
+        let full = (BLOCK * self.header.width()) as usize;
+        for token in tokens {
+            match self.header.width() {
+                2 => self.block.extend((token as u16).to_le_bytes()),
+                _ => self.block.extend(token.to_le_bytes()),
+            }
+            self.header.tokens += 1;
+            if self.block.len() == full {
+                self.end_block()?;
+            }
+        }
+        if self.header.tokens > first {
+            self.documents.push(first);
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> Result<(), InputError> {
+        self.checksums.push(checksum(&self.block));
+        self.file.write_all(&self.block).map_err(|failure| unwritable(&self.out, &failure))?;
+        self.block.clear();
+        Ok(())
+    }
+
+    /// Completes the file; returns its header.
+    ///
+    /// # Errors
+    /// No document, or the file cannot be written.
+    pub fn finish(mut self) -> Result<TokenHeader, InputError> {
+        if self.documents.is_empty() {
+            let _ = std::fs::remove_file(&self.partial);
+            return Err(InputError::flag("text", "", "the files have no text: name others"));
+        }
+        if !self.block.is_empty() {
+            self.end_block()?;
+        }
+        let sums = self.checksums.iter().flat_map(|sum| sum.to_le_bytes());
+        let index: Vec<u8> = sums.chain(self.documents.iter().flat_map(|first| first.to_le_bytes())).collect();
+        let header =
+            TokenHeader { documents: self.documents.len() as u64, index_checksum: checksum(&index), ..self.header };
+        let out = self.out;
+        let complete = self.file.write_all(&index).and_then(|()| {
+            use std::os::unix::fs::FileExt;
+            let file = self.file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+            file.write_all_at(&header.encode(), 0)?;
+            file.sync_all()?;
+            std::fs::rename(&self.partial, &out)
+        });
+        complete.map(|()| header).map_err(|failure| unwritable(&out, &failure))
+    }
+}
+
+fn unwritable(out: &Path, failure: &std::io::Error) -> InputError {
+    InputError::flag("out", out.display().to_string(), format!("cannot be written: {failure}; name another place"))
+}
+
+/// The bytes of a text, unpacked if it ends in `.gz`.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_text_file(path: &Path) -> Result<Vec<u8>, InputError> {
+    let mut text = Vec::new();
+    let is_packed = path.extension().is_some_and(|ending| ending == "gz");
+    let read = File::open(path).and_then(|mut file| match is_packed {
+        true => MultiGzDecoder::new(file).read_to_end(&mut text),
+        false => file.read_to_end(&mut text),
+    });
+    let wrong = |failure: std::io::Error| {
+        InputError::new(path.display().to_string(), "", format!("cannot be read: {failure}: name another text"))
+    };
+    read.map(|_| text).map_err(wrong)
+}
+
+/// Packs the files `texts`, each a document whose bytes are its tokens; `progress` hears of the files that are done.
+///
+/// # Errors
+/// A file that cannot be read, no text at all, or an output that cannot be written.
+pub fn pack_bytes(texts: &[PathBuf], out: &Path, mut progress: impl FnMut(usize)) -> Result<TokenHeader, InputError> {
+    let mut writer = TokenWriter::create(out, BYTES)?;
+    for (number, text) in texts.iter().enumerate() {
+        let added = read_text_file(text).and_then(|text| writer.add(text.into_iter().map(u32::from)));
+        if let Err(error) = added {
+            let _ = std::fs::remove_file(&writer.partial);
+            return Err(error);
+        }
+        progress(number + 1);
+    }
+    writer.finish()
+}
