@@ -7,8 +7,8 @@ use lockstep_data::Dataset;
 use lockstep_exec::{Arenas, Evaluations, RunOptions, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Bucket, Decay, Job, MomentumForm, Optimizer, Sampling, Scaling, Strategy as Spread, Target, UpdateRule, WarmUp,
-    random_model,
+    Bucket, Decay, Gradients, Job, MomentumForm, Optimizer, Precision, Sampling, Scaling, Strategy as Spread, Target,
+    UpdateRule, WarmUp, random_model,
 };
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Schedule};
 use proptest::prelude::*;
@@ -41,6 +41,12 @@ fn algorithms() -> Vec<Algorithm> {
 /// A constant rate and momentum.
 pub(crate) fn plain() -> Optimizer {
     Optimizer { learning_rate: 0.05, ..Optimizer::default() }
+}
+
+/// The numbers that CPUs store: fp32, activations in bf16, or gradients too.
+pub(crate) fn numbers() -> impl Strategy<Value = (Precision, Gradients)> {
+    let all = [(Precision::F32, Gradients::F32), (Precision::Bf16, Gradients::F32), (Precision::Bf16, Gradients::Half)];
+    prop::sample::select(all.to_vec())
 }
 
 /// Every rule, clipped or not, rates that change within the few steps of these runs, and every form of SGD's update.
@@ -114,8 +120,10 @@ proptest! {
         optimizer in optimizers(),
         fuse: bool,
         pad: bool,
+        numbers in numbers(),
         seed: u64,
     ) {
+        let (precision, gradients) = numbers;
         let servers = if workers > 1 { algorithm.servers() } else { 0 };
         let ranks = workers + servers;
         let serves = Schedule::new(&Collective::AllReduce, &algorithm, &Group::flat(ranks), 1, 0).is_ok();
@@ -127,7 +135,7 @@ proptest! {
         let model = Arc::new(random_model(model, with_batch_norm));
         let job = Job {
             accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, pad, sampling, node_sizes: Some(node_sizes),
-            ..Job::new(model, workers, batch_per_rank)
+            precision, gradients, ..Job::new(model, workers, batch_per_rank)
         };
         let (distributed, expected) = both(&job, seed, &optimizer);
         assert_equal_bits(&distributed, &expected, &format!("{job:?}"));

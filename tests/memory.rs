@@ -7,7 +7,7 @@ use lockstep_exec::device::cpu::{Mode, Threads, workspace_bytes};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError, RunOptions, run};
 use lockstep_models::memory::{Memory, Plan, Reuse};
-use lockstep_models::{Job, Op, Phase, Program, random_model};
+use lockstep_models::{Gradients, Job, Op, Phase, Precision, Program, random_model};
 use lockstep_topology::ErrorPlace;
 
 fn learn(replica: &mut Replica, program: &Program, half: bool) {
@@ -49,8 +49,12 @@ fn learners_that_alternate_share_an_arena() {
 /// The estimate used for refusals is not below what a run allocates: arena and workspace are as long as the plan says.
 #[test]
 fn a_run_allocates_what_its_plan_says() {
-    for name in ["lenet", "resnet-32", "googlenet:image=64,classes=10"] {
-        let program = Job::new(Arc::new(lockstep_readers::load_model(name).unwrap()), 1, 2).program().unwrap();
+    let numbers =
+        [(Precision::F32, Gradients::F32), (Precision::Bf16, Gradients::F32), (Precision::Bf16, Gradients::Half)];
+    let names = ["lenet", "resnet-32", "googlenet:image=64,classes=10"];
+    for (name, (precision, gradients)) in names.into_iter().flat_map(|name| numbers.map(|numbers| (name, numbers))) {
+        let model = Arc::new(lockstep_readers::load_model(name).unwrap());
+        let program = Job { precision, gradients, ..Job::new(model, 1, 2) }.program().unwrap();
         let arena = Plan::of_role(&program, &program.roles[0], Reuse::Full).bytes;
         let memory = Memory::of_role(&program, 0, 1).unwrap();
         assert!(arena as u64 <= memory.activations, "{name}: what kernels keep comes on top");
@@ -62,6 +66,22 @@ fn a_run_allocates_what_its_plan_says() {
         assert_eq!(of_arena, arena, "{name}");
         assert!(of_workspace > 0 && of_workspace <= workspace_bytes(&program, &Threads::one()), "{name}");
     }
+}
+
+/// In bf16 the arena is half of that in fp32, up to the cache lines on which tensors begin, and gradients are half as long;
+/// what tasks widen is far less than that.
+#[test]
+fn numbers_of_two_bytes_take_half_the_memory() {
+    let model = Arc::new(lockstep_readers::load_model("resnet-32").unwrap());
+    let of = |precision, gradients| {
+        let program = Job { precision, gradients, ..Job::new(model.clone(), 1, 16) }.program().unwrap();
+        let arena = Plan::of_role(&program, &program.roles[0], Reuse::Full).bytes;
+        (arena, Memory::of_role(&program, 0, 1).unwrap().gradients, workspace_bytes(&program, &Threads::one()))
+    };
+    let (wide, narrow) = (of(Precision::F32, Gradients::F32), of(Precision::Bf16, Gradients::Half));
+    assert!(wide.0.abs_diff(2 * narrow.0) < wide.0 / 100, "{wide:?} {narrow:?}");
+    assert_eq!(narrow.1, wide.1.div_ceil(2));
+    assert!(narrow.0 + narrow.2 < wide.0 + wide.2, "{wide:?} {narrow:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockstep_models::profile::{
     CopyEntry, DirectEntry, GpuEntry, HardwareEntry, Interval, PROFILE_VERSION, Point, Profile, SumEntry,
-    TransportEntry, chain_key,
+    TransportEntry, cpu_chain_key,
 };
 use lockstep_models::{Bucket, Job, Op, Program};
 
@@ -85,7 +85,7 @@ fn a_pretend_gpu_is_profiled_and_used_in_predictions() {
             .tasks
             .iter()
             .filter_map(|task| match &task.op {
-                Op::Compute { chain, phase, .. } => Some((chain_key(&program, *chain), phase.name().to_owned())),
+                Op::Compute { chain, phase, .. } => Some((cpu_chain_key(&program, *chain), phase.name().to_owned())),
                 _ => None,
             })
             .collect();

@@ -10,7 +10,7 @@ use lockstep_models::{
 };
 use proptest::prelude::*;
 
-use crate::equivalence::{assert_equal_bits, both, buckets, optimizers, plain};
+use crate::equivalence::{assert_equal_bits, both, buckets, numbers, optimizers, plain};
 
 /// The schedules that papers name.
 pub(crate) fn schedules() -> impl Strategy<Value = PipelineSchedule> {
@@ -59,6 +59,7 @@ proptest! {
         concurrent_exchanges in 1u32..=3,
         optimizer in optimizers(),
         fuse: bool,
+        (precision, gradients) in numbers(),
         seed: u64,
     ) {
         let job = job(model, with_batch_norm, (stages, data), (schedule, accumulate, 2));
@@ -67,7 +68,7 @@ proptest! {
         let mesh = Mesh::new(&axes.collect::<Vec<_>>()).unwrap();
         let job = Job {
             strategy: strategy.parse().unwrap(), algorithm: algorithm.parse().unwrap(), cut, bucket, concurrent_exchanges, fuse,
-            workers: mesh.ranks(), mesh: Some(mesh),
+            workers: mesh.ranks(), mesh: Some(mesh), precision, gradients,
             ..job
         };
         let job = if per_node { on_nodes(job) } else { job };

@@ -10,7 +10,7 @@ use lockstep_models::{Axis, Bucket, Job, Mesh, Optimizer, Program, StageCut, ran
 use lockstep_topology::Bytes;
 use proptest::prelude::*;
 
-use crate::equivalence::{STEPS, assert_equal_bits, both, buckets, optimizers, plain};
+use crate::equivalence::{STEPS, assert_equal_bits, both, buckets, numbers, optimizers, plain};
 use crate::hybrid::nets;
 use crate::stages::schedules;
 
@@ -37,6 +37,7 @@ proptest! {
         optimizer in optimizers(),
         fuse: bool,
         pad: bool,
+        (precision, gradients) in numbers(),
         seed: u64,
     ) {
         let model = Arc::new(random_model(model, with_batch_norm));
@@ -45,7 +46,7 @@ proptest! {
         let bucket = if !waits && bucket == Bucket::Tensor { Bucket::Layer } else { bucket };
         let ssgd = Job {
             accumulate, bucket, chunk, concurrent_exchanges, fuse, pad, algorithm: algorithm.parse().unwrap(),
-            ..Job::new(model, replicas * workers, batch_per_rank)
+            precision, gradients, ..Job::new(model, replicas * workers, batch_per_rank)
         };
         // With replicas, parts are along `device`, and each is summed along `data`; ssgd sums along both.
         let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();

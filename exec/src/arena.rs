@@ -4,10 +4,12 @@
 //! order keeps the ranges apart; the arena only hands out pointers that stay valid and never borrows the whole.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::ops::Range;
 
 use lockstep_topology::Dtype;
 
+use crate::bf16::{narrow, widen};
 use crate::number::Number;
 use crate::region::{Region, RegionMut};
 
@@ -159,6 +161,45 @@ impl Arena {
         let length = range.len();
         // SAFETY: as above.
         unsafe { Region::of(self.pointer(&range), length, self.dtype) }
+    }
+
+    /// The numbers of a range in fp32: those of the arena themselves, or a copy of wider ones.
+    ///
+    /// # Panics
+    /// When the range does not lie inside, or the arena has neither fp32 nor bf16.
+    ///
+    /// # Safety
+    /// As [`Arena::slice`].
+    pub(crate) unsafe fn widened(&self, range: Range<usize>) -> Cow<'_, [f32]> {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self.dtype {
+                Dtype::Bf16 => {
+                    let mut values = vec![0.0; range.len()];
+                    widen(self.slice(range), &mut values);
+                    Cow::Owned(values)
+                }
+                _ => Cow::Borrowed(self.slice(range)),
+            }
+        }
+    }
+
+    /// Writes numbers from element `start` on, rounded to the arena's format.
+    ///
+    /// # Panics
+    /// As [`Arena::widened`].
+    ///
+    /// # Safety
+    /// As [`Arena::slice_mut`].
+    pub(crate) unsafe fn write(&self, start: usize, values: &[f32]) {
+        let range = start..start + values.len();
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self.dtype {
+                Dtype::Bf16 => narrow(values, self.slice_mut(range)),
+                _ => self.slice_mut(range).copy_from_slice(values),
+            }
+        }
     }
 
     /// A copy of all elements.

@@ -25,11 +25,11 @@ mod storage;
 
 pub use crate::device_error::DeviceError;
 pub use blueprint::{Blueprint, ChainPlan};
-pub(crate) use buffers::{Buffers, declared_arenas};
+pub(crate) use buffers::{Buffers, declared_arenas, zeros};
 pub use chain::{ChainLayer, Mode, output_of};
 pub use clock::{Clock, IterationResults, Mark};
 pub use compute::Compute;
-pub use devices::{Cpus, Devices, Nulls};
+pub use devices::{Cpus, Devices, Nulls, unkept};
 pub use groups::{GroupId, Groups};
 use input_memory::InputMemory;
 pub use null::Null;

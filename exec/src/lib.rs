@@ -2,6 +2,7 @@
 
 mod arena;
 mod beginning;
+mod bf16;
 mod capacity;
 mod claims;
 mod clock;

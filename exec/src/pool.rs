@@ -45,6 +45,8 @@ pub(crate) struct Slab {
     start: usize,
     /// Scratch memory of kernels.
     pub(crate) workspace: Workspace,
+    /// The tensors of a task in fp32, where the arena has others.
+    pub(crate) wide: Workspace,
     /// Its number among all arenas that the pool has made.
     pub(crate) number: usize,
 }
@@ -53,7 +55,7 @@ impl Slab {
     fn new(bytes: usize, number: usize) -> Slab {
         let memory = vec![0; bytes + LINE - 1];
         let start = memory.as_ptr().align_offset(LINE).min(LINE - 1);
-        Slab { memory, start, workspace: Workspace::default(), number }
+        Slab { memory, start, workspace: Workspace::default(), wide: Workspace::default(), number }
     }
 
     fn len(&self) -> usize {
@@ -67,8 +69,13 @@ impl Slab {
 
     /// The same, writable.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.beside_wide().0
+    }
+
+    /// Its memory, writable, beside that for tensors of a task in fp32.
+    pub(crate) fn beside_wide(&mut self) -> (&mut [u8], &mut Workspace) {
         let end = self.start + self.len();
-        &mut self.memory[self.start..end]
+        (&mut self.memory[self.start..end], &mut self.wide)
     }
 }
 

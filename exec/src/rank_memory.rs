@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use lockstep_models::memory::BufferAddresses;
 use lockstep_models::{Area, Buffer, Copy, Program, Role, SharedModels, Start, Stream};
+use lockstep_topology::Dtype;
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
-use crate::device::{Compute, DeviceError, Null, RankDevice, Spot, Storage, Values, declared_arenas};
+use crate::device::{Compute, DeviceError, Null, RankDevice, Spot, Storage, Values, declared_arenas, zeros};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
@@ -39,11 +40,11 @@ impl RankMemory {
         let declared = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, rank) as usize);
         let declared: Vec<usize> = declared.collect();
         let (replica, server) = if trains {
-            (Some(replica_of(setup, role, rank, declared)?), Null::of_server(places, Vec::new()))
+            (Some(replica_of(setup, role, rank, declared)?), Null::of_server(program, places, Vec::new()))
         } else {
             let dtype = |index| program.dtype(Buffer::Declared(index));
             let numbers = declared.into_iter().enumerate().map(|(index, elements)| (elements, dtype(index)));
-            (None, Null::of_server(places, declared_arenas(numbers)))
+            (None, Null::of_server(program, places, declared_arenas(numbers)))
         };
         let orders = Arena::new(ORDER_ELEMENTS.to_vec());
         let mut memory = RankMemory { replica, server, scratch: Vec::new(), orders };
@@ -112,9 +113,9 @@ impl RankMemory {
         models.try_for_each(|model| self.trained().set_values_of(model, average))
     }
 
-    /// `elements` elements of fp32, the format in which the host adds, in host memory, kept for the rest of the run.
-    pub(crate) fn scratch(&mut self, elements: usize) -> RegionMut {
-        let arena = Arena::new(vec![0.0f32; elements]);
+    /// `elements` numbers of `dtype` in host memory, kept for the rest of the run.
+    pub(crate) fn scratch(&mut self, elements: usize, dtype: Dtype) -> RegionMut {
+        let arena = zeros(elements, dtype);
         let region = arena.region(0..elements);
         self.scratch.push(arena);
         region

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use lockstep_topology::Dtype;
 
+use crate::bf16::add_narrow_into;
 use crate::device_error::DeviceError;
 use crate::number::Number;
 use crate::simd::add_into;
@@ -236,10 +237,11 @@ impl RegionMut {
         assert_eq!(both[0], both[1], "a message and its receive differ in length or format");
     }
 
-    /// Copies or adds `from` into these elements, in one pass over both; both are in host memory. The host adds fp32.
+    /// Copies or adds `from` into these elements, in one pass over both; both are in host memory. The host adds fp32, and
+    /// bf16 with each sum rounded.
     ///
     /// # Panics
-    /// When the lengths or formats differ, or it is to add other numbers than fp32.
+    /// When the lengths or formats differ, or it is to add numbers of another format.
     pub(crate) fn combine(&self, from: Region, how: Combine) {
         self.check(&from);
         assert!(self.port.is_none() && from.port.is_none(), "the host reaches its own memory alone");
@@ -247,16 +249,28 @@ impl RegionMut {
             // SAFETY: both regions are allocated and ours for this message (the promise of `new`); `copy` allows the
             // overlap that a rank's message to itself may have.
             Combine::Copy => unsafe { std::ptr::copy(from.start, self.start.cast_mut(), self.bytes()) },
-            Combine::Sum => {
-                assert!(self.dtype == f32::DTYPE, "the host adds fp32, not {}", self.dtype);
-                // SAFETY: both hold fp32, as just checked; by the promise of `new`, `from` is not written and `self` is not otherwise accessed
-                // meanwhile.
-                let (into, from) = unsafe {
-                    let into = std::slice::from_raw_parts_mut(self.start.cast_mut().cast(), self.elements);
-                    (into, std::slice::from_raw_parts(from.start.cast(), from.elements))
-                };
-                add_into(into, from);
-            }
+            // SAFETY: both hold numbers of this format, on the host, as just checked.
+            Combine::Sum => unsafe {
+                match self.dtype {
+                    Dtype::F32 => self.add(from, add_into),
+                    Dtype::Bf16 => self.add(from, add_narrow_into),
+                    other => panic!("the host adds fp32 and bf16, not {other}"),
+                }
+            },
         }
+    }
+
+    /// Adds the numbers of `from` to these as `sum` does.
+    ///
+    /// # Safety
+    /// Both regions are in host memory and have numbers of this type.
+    unsafe fn add<T: Number>(&self, from: Region, sum: impl Fn(&mut [T], &[T])) {
+        // SAFETY: of this type, as the caller promises; by the promise of `new`, `from` is not written and `self` is not
+        // otherwise accessed meanwhile.
+        let (into, from) = unsafe {
+            let into = std::slice::from_raw_parts_mut(self.start.cast_mut().cast(), self.elements);
+            (into, std::slice::from_raw_parts(from.start.cast(), from.elements))
+        };
+        sum(into, from);
     }
 }

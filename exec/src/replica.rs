@@ -122,7 +122,7 @@ impl Replica {
         making: Making<'_>,
     ) -> Result<Replica, DeviceError> {
         let model = &program.model;
-        let plan = Plan::on_device(program, role, making.arenas.reuse, making.devices.activations());
+        let plan = Plan::on_device(program, role, making.arenas.reuse, making.devices.activations(program.precision));
         let Making { devices, rank, arenas, declared, seed, threads, decoders } = making;
         let begin = (parameters, init::statistics(model));
         let blueprint = Blueprint::new(program, (role, rank), (&plan, arenas), declared, begin);

@@ -30,24 +30,38 @@ impl Workspace {
 
     /// Pieces with these numbers of elements, each aligned to a cache line.
     pub(crate) fn parts<const P: usize>(&mut self, sizes: [usize; P]) -> [&mut [f32]; P] {
+        let mut rest = self.at_least(&sizes);
+        sizes.map(|size| piece(&mut rest, size))
+    }
+
+    /// The same for any number of pieces.
+    pub(crate) fn pieces(&mut self, sizes: &[usize]) -> Vec<&mut [f32]> {
+        let mut rest = self.at_least(sizes);
+        sizes.iter().map(|size| piece(&mut rest, *size)).collect()
+    }
+
+    /// Its lines, at least as many as pieces of these sizes take.
+    fn at_least(&mut self, sizes: &[usize]) -> &mut [CacheLine] {
         let needed = sizes.iter().map(|size| size.div_ceil(LINE)).sum();
         if self.lines.len() < needed {
             // The old contents are not needed, so nothing is copied.
             self.lines = Vec::new();
             self.lines.resize(needed, CacheLine::default());
         }
-        let mut rest = self.lines.as_mut_slice();
-        sizes.map(|size| {
-            let lines = rest.split_off_mut(..size.div_ceil(LINE)).expect("as many lines as all pieces have together");
-            // SAFETY: a cache line is sixteen elements and nothing else, and these have at least `size`.
-            unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size) }
-        })
+        &mut self.lines
     }
 
     /// Pieces with these numbers of places of N images, each piece aligned to a cache line.
     pub(crate) fn lines<const N: usize, const P: usize>(&mut self, sizes: [usize; P]) -> [&mut [[f32; N]]; P] {
         self.parts(sizes.map(|size| N * size)).map(|part| part.as_chunks_mut().0)
     }
+}
+
+/// Cuts a piece of `size` elements off.
+fn piece<'a>(rest: &mut &'a mut [CacheLine], size: usize) -> &'a mut [f32] {
+    let lines = rest.split_off_mut(..size.div_ceil(LINE)).expect("as many lines as all pieces have together");
+    // SAFETY: a cache line is sixteen elements and nothing else, and these have at least `size`.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size) }
 }
 
 /// Bytes of a workspace with pieces of these numbers of elements.
@@ -73,5 +87,8 @@ mod tests {
         assert_eq!(all[32..], [3.0; 5]);
         workspace.parts([100]);
         assert_eq!(workspace.bytes(), 7 * 64);
+        // Pieces of one length lie where they lay.
+        workspace.pieces(&[17, 0, 5])[2].fill(2.0);
+        assert_eq!(workspace.parts([17, 0, 5])[2], [2.0; 5]);
     }
 }

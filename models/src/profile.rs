@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use decode::DecodeEntry;
 pub use disturbed::{CONTENTION, PROCESS_MESSAGES, THREAD_MESSAGES, disturbed_note};
 pub use gpu::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
-pub use key::{chain_key, formula_key, key_of, read_key};
+pub use key::{chain_key, cpu_chain_key, formula_key, in_precision, key_of, read_key};
 pub use noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.
@@ -51,7 +51,7 @@ impl Interval {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComputeEntry {
-    /// The chain's layers and shapes, as [`chain_key`] writes them.
+    /// The chain's layers and shapes, as [`cpu_chain_key`] writes them, or [`chain_key`] for GPUs.
     pub chain: String,
     /// `forward`, `backward-data`, `backward-weight` or `backward`.
     pub phase: String,

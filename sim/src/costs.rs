@@ -6,6 +6,7 @@
 
 mod fill;
 mod generation;
+mod measured;
 mod near;
 mod roofline;
 mod table;

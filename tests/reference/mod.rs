@@ -18,10 +18,10 @@ use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Buffer, Claim, Coefficient, Exchange, Job, Op, Optimizer, Phase, PipelinePass, Program, RunLength, SquareSum,
-    StageBody, StepNumbers, Task,
+    Buffer, Claim, Coefficient, Exchange, Gradients, Job, Op, Optimizer, Phase, PipelinePass, Program, RunLength,
+    SquareSum, StageBody, StepNumbers, Task,
 };
-use lockstep_topology::{Collective, InputError, check};
+use lockstep_topology::{Collective, Dtype, InputError, check};
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
 ///
@@ -88,7 +88,9 @@ pub(crate) fn train_on(
     let shares = |task: &Task| matches!(&task.op, Op::Elementwise(of) if !of.shared.is_empty());
     let in_parts = program.roles[0].order().is_some() || program.roles[0].tasks.iter().any(shares);
     let in_one = alone(program)?;
-    let whole = if in_parts { &in_one } else { program };
+    // Gradients are rounded here, as the program stores them.
+    let whole = if in_parts { in_one } else { program.clone() };
+    let whole = &Program { gradients: Gradients::F32, ..whole };
     // Every tensor has a place of its own: errors of a memory plan show in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, whole, &whole.roles[0], &apart, seed, &Threads::one())?;
@@ -118,8 +120,8 @@ pub(crate) fn train_on(
                     indices = parts.samples(u64::from(step), worker, repetition);
                 }
                 replica.load(data, &indices, place)?;
-                let gradient = gradients(whole, program.gradient_samples(), &mut replica)?;
-                if repetition == first { sum = gradient } else { add_into(&mut sum, &gradient) }
+                let gradient = stored(program, gradients(whole, program.gradient_samples(), &mut replica)?);
+                sum = if repetition == first { gradient } else { sum_of(program, sum, &gradient) };
             }
             sums.push(sum);
         }
@@ -152,7 +154,11 @@ fn clipped(optimizer: &Optimizer, numbers: StepNumbers, gradient: &[f32]) -> (Ve
 /// The passes of all stages on one rank, in the same chains: a fused kernel may round differently from the two that it
 /// replaces.
 fn alone(program: &Program) -> Result<Program, ExecError> {
-    let alone = Job { rule: program.rule, ..Job::new(program.model.clone(), 1, program.batch_per_rank) };
+    let alone = Job {
+        rule: program.rule,
+        precision: program.precision,
+        ..Job::new(program.model.clone(), 1, program.batch_per_rank)
+    };
     let mut alone = alone.program()?;
     // By the distance of a chunk from the start of its pass; a program without stages has one.
     let mut passes: BTreeMap<(PipelinePass, u32), &[Task]> = BTreeMap::new();
@@ -191,6 +197,27 @@ fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<V
     replica.gradients()
 }
 
+/// The sum of two gradients, as the program stores it.
+fn sum_of(program: &Program, mut a: Vec<f32>, b: &[f32]) -> Vec<f32> {
+    add_into(&mut a, b);
+    stored(program, a)
+}
+
+/// Gradients as the program stores them: in bf16 the nearest numbers, by definition. Of fp32 numbers it drops 16 bits, and is
+/// then either of the two neighbours; of equally near ones it is that with an even last bit.
+fn stored(program: &Program, values: Vec<f32>) -> Vec<f32> {
+    if program.dtype(Buffer::Gradients) == Dtype::F32 {
+        return values;
+    }
+    let nearest = |value: f32| {
+        let below = value.to_bits() >> 16 << 16;
+        let [low, high] = [below, below + (1 << 16)].map(f32::from_bits);
+        let [down, up] = [low, high].map(|of| (f64::from(value) - f64::from(of)).abs());
+        if up < down || (up == down && below >> 16 & 1 == 1) { high } else { low }
+    };
+    values.into_iter().map(nearest).collect()
+}
+
 /// The gradients of the ranks that draw samples, by number, summed as by the exchanges of gradients.
 fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecError> {
     let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
@@ -226,10 +253,7 @@ fn summed_in_order<'p>(
                 let at = |element: u64| (start + element).min(exchange.range.end) as usize;
                 let range = at(part.start)..at(part.end);
                 let leaf = |member: u32| sums[member as usize][range.clone()].to_vec();
-                let value = reduction_order.fold(expression, leaf, |mut a: Vec<f32>, b: Vec<f32>| {
-                    add_into(&mut a, &b);
-                    a
-                });
+                let value = reduction_order.fold(expression, leaf, |a: Vec<f32>, b: Vec<f32>| sum_of(program, a, &b));
                 total[range].copy_from_slice(&value);
             }
         }

@@ -296,6 +296,11 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
     ),
     ("exec run --model mlp --data synthetic:64 --ranks 2 --steps 2 --format json", "--global-batch", Some("8")),
     (
+        "exec run --model mlp --data synthetic:64 --ranks 2 --batch-per-rank 4 --steps 2 --precision bf16 --format json",
+        "--gradients",
+        Some("half"),
+    ),
+    (
         "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --strategy sma --steps 2 --format json",
         "--learners",
         Some("2"),
@@ -349,7 +354,6 @@ pub(super) const UNMOVED: &[(&str, &str, &str)] = &[
     ("exec run", "--checkpoint-every", "the last checkpoint is kept"),
     ("exec run", "--cut --schedule --tuner-threshold", "training is equal to the bit; times are left out"),
     ("exec run", "--decode-threads --transform-at", "is of packed JPEG files: tests/packed_input.rs"),
-    ("exec run", "--precision --gradients", "needs a GPU"),
     ("exec collective", "--pace-of", "the file is absent"),
     ("sim predict", "--profile --replay --solver", "the file is absent: tests/profiles.rs, tests/imports.rs"),
     ("sim predict", "--trials", "is of noise, which a file states: tests/scenarios.rs"),

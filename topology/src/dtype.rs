@@ -1,6 +1,6 @@
 //! `Dtype`: the format of a tensor's numbers, in memory and in messages.
 
-/// A format of numbers. CPUs compute and store fp32; the others are predicted, and run on GPUs that have them.
+/// A format of numbers. CPUs compute in fp32 and store fp32 or bf16; the others are predicted, and run on GPUs that have them.
 ///
 /// ```
 /// # use lockstep_topology::Dtype;

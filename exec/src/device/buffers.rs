@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use lockstep_models::memory::BufferAddresses;
-use lockstep_models::{Buffer, Copy};
+use lockstep_models::{Buffer, Copy, Program};
 use lockstep_topology::Dtype;
 
 use crate::arena::Arena;
-use crate::simd::add_into;
+use crate::bf16::{Bf16, Float};
+use crate::number::{numbers, numbers_mut};
+use crate::simd::wide;
 
 use super::Values;
 
@@ -32,12 +34,12 @@ pub(crate) struct Buffers {
 impl Buffers {
     /// The buffers of a rank that trains, from its parameters in their layout and its running statistics.
     pub(super) fn of_worker(
-        parameters: Vec<f32>,
-        statistics: Vec<f32>,
+        program: &Program,
+        (parameters, statistics): (Vec<f32>, Vec<f32>),
         declared: Vec<Arena>,
         places: BufferAddresses,
     ) -> Buffers {
-        let held = |buffer: Buffer| zeros(places.of(buffer).elements());
+        let held = |buffer: Buffer| zeros(places.of(buffer).elements(), program.dtype(buffer));
         let [weights, gradients, norm] = [Buffer::Weights, Buffer::Gradients, Buffer::Norm].map(held);
         let states = places.states().map(held).collect();
         let parameters = Some(Arena::new(parameters));
@@ -45,17 +47,20 @@ impl Buffers {
     }
 
     /// The buffers of a dedicated server.
-    pub(crate) fn of_server(places: BufferAddresses, declared: Vec<Arena>) -> Buffers {
-        let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
-        let gradients = zeros(elements[0].max(elements[1]));
+    pub(crate) fn of_server(program: &Program, places: BufferAddresses, declared: Vec<Arena>) -> Buffers {
+        let [parameters, gradients] =
+            [Buffer::Parameters, Buffer::Gradients].map(|buffer| (places.of(buffer).elements(), program.dtype(buffer)));
+        // Sums of another format than the parameters' have memory of their own.
+        let apart = parameters.1 != gradients.1;
+        let gradients = zeros(if apart { gradients.0 } else { gradients.0.max(parameters.0) }, gradients.1);
         Buffers {
-            parameters: None,
-            weights: zeros(0),
+            parameters: apart.then(|| zeros(parameters.0, parameters.1)),
+            weights: zeros(0, Dtype::F32),
             gradients,
             places,
             declared,
             states: Vec::new(),
-            norm: zeros(0),
+            norm: zeros(0, Dtype::F32),
             statistics: Vec::new(),
         }
     }
@@ -94,7 +99,10 @@ impl Buffers {
         // SAFETY: values are read between tasks, when nothing is in flight.
         unsafe {
             match values {
-                Values::Buffer(buffer) => self.arena(buffer).to_vec(),
+                Values::Buffer(buffer) => {
+                    let arena = self.arena(buffer);
+                    arena.widened(0..arena.len()).into_owned()
+                }
                 Values::Statistics => self.statistics.clone(),
             }
         }
@@ -102,15 +110,11 @@ impl Buffers {
 
     /// Replaces values, from the first on.
     pub(super) fn write(&mut self, values: Values, content: &[f32]) {
-        let range = 0..content.len();
-        // SAFETY: as above.
-        let first = unsafe {
-            match values {
-                Values::Buffer(buffer) => self.arena(buffer).slice_mut(range),
-                Values::Statistics => &mut self.statistics[range],
-            }
-        };
-        first.copy_from_slice(content);
+        match values {
+            // SAFETY: as above.
+            Values::Buffer(buffer) => unsafe { self.arena(buffer).write(0, content) },
+            Values::Statistics => self.statistics[..content.len()].copy_from_slice(content),
+        }
     }
 
     /// Replaces numbers of a buffer, from the first on, by those with these bytes.
@@ -128,11 +132,8 @@ impl Buffers {
         // and the program's check ensures that they are two buffers.
         unsafe {
             let (from, to) = (self.arena(from), self.arena(to));
-            if from.dtype().is_integer() {
-                move_integers(of, from.dtype(), from.bytes(0..read as usize), to.bytes_mut(0..written as usize));
-            } else {
-                move_rows(of, from.slice(0..read as usize), to.slice_mut(0..written as usize));
-            }
+            let read = (from.bytes(0..read as usize), from.dtype());
+            move_numbers(of, read, (to.bytes_mut(0..written as usize), to.dtype()));
         }
     }
 
@@ -141,40 +142,57 @@ impl Buffers {
         let (to, from) = (self.arena(to), self.arena(from));
         let range: Range<usize> = 0..to.len().min(from.len());
         // SAFETY: between iterations, when nothing is in flight.
-        unsafe { to.slice_mut::<f32>(range.clone()).copy_from_slice(from.slice(range)) }
+        unsafe { to.write(0, &from.widened(range)) }
     }
 }
 
-fn zeros(elements: usize) -> Arena {
-    Arena::new(vec![0.0f32; elements])
+/// Zeros of a format.
+pub(crate) fn zeros(elements: usize, dtype: Dtype) -> Arena {
+    match dtype {
+        Dtype::F32 => Arena::new(vec![0.0f32; elements]),
+        Dtype::Bf16 => Arena::new(vec![Bf16::default(); elements]),
+        other => Arena::of_pages(elements, other),
+    }
 }
 
 /// Zeros of the elements and formats of declared buffers.
 pub(crate) fn declared_arenas(numbers: impl Iterator<Item = (usize, Dtype)>) -> Vec<Arena> {
-    let arena = |(elements, dtype)| match dtype {
-        Dtype::F32 => zeros(elements),
-        other => Arena::of_pages(elements, other),
-    };
-    numbers.map(arena).collect()
+    numbers.map(|(elements, dtype)| zeros(elements, dtype)).collect()
+}
+
+/// Copies or adds rows of numbers, given as bytes with their formats; what is written is rounded to its format once.
+pub(super) fn move_numbers(of: &Copy, from: (&[u8], Dtype), to: (&mut [u8], Dtype)) {
+    match (from.1, to.1) {
+        (dtype, _) if dtype.is_integer() => move_integers(of, dtype, from.0, to.0),
+        (Dtype::F32, Dtype::F32) => move_rows(of, numbers::<f32>(from.0), numbers_mut::<f32>(to.0)),
+        (Dtype::F32, Dtype::Bf16) => move_rows(of, numbers::<f32>(from.0), numbers_mut::<Bf16>(to.0)),
+        (Dtype::Bf16, Dtype::F32) => move_rows(of, numbers::<Bf16>(from.0), numbers_mut::<f32>(to.0)),
+        (Dtype::Bf16, Dtype::Bf16) => move_rows(of, numbers::<Bf16>(from.0), numbers_mut::<Bf16>(to.0)),
+        (from, to) => panic!("the host stores fp32 and bf16, not {from} or {to}"),
+    }
 }
 
 /// Copies or adds row by row.
-pub(super) fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
+fn move_rows<A: Float, B: Float>(of: &Copy, from: &[A], to: &mut [B]) {
     if of.clear {
-        to.fill(0.0);
+        to.fill(B::nearest(0.0));
     }
     for rows in &of.rows {
         for index in 0..rows.count {
             let (read, written) = rows.at(index);
             let source = &from[read as usize..(read + rows.length) as usize];
             let target = &mut to[written as usize..(written + rows.length) as usize];
-            if of.add { add_into(target, source) } else { target.copy_from_slice(source) }
+            let pairs = target.iter_mut().zip(source);
+            match of.add {
+                true => wide!(pairs.for_each(|(to, from)| *to = B::nearest(to.widened() + from.widened()))),
+                false => wide!(pairs.for_each(|(to, from)| *to = B::nearest(from.widened()))),
+            }
         }
     }
 }
 
 /// Copies integers row by row; the program's check refuses to add them.
-pub(super) fn move_integers(of: &Copy, dtype: Dtype, from: &[u8], to: &mut [u8]) {
+fn move_integers(of: &Copy, dtype: Dtype, from: &[u8], to: &mut [u8]) {
     if of.clear {
         to.fill(0);
     }

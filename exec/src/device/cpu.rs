@@ -50,6 +50,7 @@ mod tensors;
 mod tests;
 mod threads;
 mod transpose;
+mod update;
 mod window;
 mod winograd;
 mod winograd_gradients;

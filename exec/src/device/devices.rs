@@ -3,8 +3,8 @@
 use std::fmt;
 
 use lockstep_models::memory::ActivationFormat;
-use lockstep_models::{Precision, Program};
-use lockstep_topology::{ErrorPlace, InputError};
+use lockstep_models::{Gradients, Precision, Program};
+use lockstep_topology::{Dtype, ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
 use super::{Blueprint, DeviceError, Null, RankDevice};
@@ -19,26 +19,39 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// Device errors: its memory is too small for the blueprint.
     fn device(&self, rank: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn RankDevice>, DeviceError>;
 
-    /// How they store activations: in fp32 with flattened images as views, unless they say otherwise.
-    fn activations(&self) -> ActivationFormat {
-        ActivationFormat::default()
+    /// How they store activations of a program of this precision: as it says, with flattened images as views, unless they
+    /// say otherwise.
+    fn activations(&self, precision: Precision) -> ActivationFormat {
+        ActivationFormat { dtype: precision.activation_dtype(), ..ActivationFormat::default() }
     }
 
-    /// Refuses a precision in which they neither compute nor store activations; unless they say otherwise, all but fp32.
+    /// Refuses a precision in which they neither compute nor store activations; unless they say otherwise, all but fp32 and
+    /// bf16.
     ///
     /// # Errors
     /// Such a precision, with the cure.
     fn check_precision(&self, precision: Precision) -> Result<(), InputError> {
         match precision {
-            Precision::F32 => Ok(()),
+            Precision::F32 | Precision::Bf16 => Ok(()),
             other => {
                 let message = format!(
-                    "is not computed on CPUs, which store and multiply fp32: leave it out, use {} cuda (tf32, bf16), or predict \
-                     with lockstep sim predict",
+                    "is not computed on CPUs, which multiply in fp32 and store fp32 or bf16: use one of these, {} cuda (tf32), or \
+                     predict with lockstep sim predict",
                     ErrorPlace::Flag("device")
                 );
                 Err(InputError::flag("precision", other.to_string(), message))
             }
+        }
+    }
+
+    /// Refuses gradients of a format that they do not keep and add; unless they say otherwise, all but fp32 and bf16.
+    ///
+    /// # Errors
+    /// Such a format, with the cure.
+    fn check_gradients(&self, gradients: Gradients, precision: Precision) -> Result<(), InputError> {
+        match gradients.dtype(precision) {
+            Dtype::F32 | Dtype::Bf16 => Ok(()),
+            other => Err(unkept(gradients, other)),
         }
     }
 
@@ -86,6 +99,13 @@ pub trait Devices: fmt::Debug + Send + Sync {
 
     /// Frees memory that no rank uses any more.
     fn clear(&self) {}
+}
+
+/// The refusal of gradients in `dtype`.
+pub fn unkept(gradients: Gradients, dtype: Dtype) -> InputError {
+    let message =
+        format!("the devices of this run do not keep gradients in {dtype}, which is predicted only: leave it out");
+    InputError::flag("gradients", gradients.to_string(), message)
 }
 
 /// The cores of this machine.

@@ -35,9 +35,14 @@ impl InputMemory {
         if self.dtype == Dtype::F32 { &mut self.words } else { &mut [] }
     }
 
+    /// The bytes of the samples, and their format.
+    pub(super) fn numbers(&self) -> (&[u8], Dtype) {
+        (&bytes_of(&self.words)[..self.bytes], self.dtype)
+    }
+
     /// The bytes of integers and their format; `None` where the samples are values.
     pub(super) fn integers(&self) -> Option<(&[u8], Dtype)> {
-        self.dtype.is_integer().then(|| (&bytes_of(&self.words)[..self.bytes], self.dtype))
+        self.dtype.is_integer().then(|| self.numbers())
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use lockstep_data::Untransformed;
 use lockstep_models::memory::BufferAddresses;
-use lockstep_models::{BoundFormula, Buffer, Copy};
+use lockstep_models::{BoundFormula, Buffer, Copy, Program};
 
 use crate::arena::Arena;
 
@@ -34,14 +34,14 @@ impl Null {
             input: InputMemory::new(of.input_elements(), of.program.model.sample().dtype),
             samples: 0,
             losses: (0..of.chains.len()).map(is_loss).collect(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, declared, of.places),
+            buffers: Buffers::of_worker(of.program, (of.parameters, of.statistics), declared, of.places),
         }
     }
 
     /// The device of a dedicated server, with buffers at `places` and those that its program declares.
-    pub(crate) fn of_server(places: BufferAddresses, declared: Vec<Arena>) -> Null {
+    pub(crate) fn of_server(program: &Program, places: BufferAddresses, declared: Vec<Arena>) -> Null {
         Null {
-            buffers: Buffers::of_server(places, declared),
+            buffers: Buffers::of_server(program, places, declared),
             input: InputMemory::default(),
             samples: 0,
             losses: Vec::new(),

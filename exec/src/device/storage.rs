@@ -23,7 +23,15 @@ pub trait Storage {
     /// Device errors.
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError>;
 
-    /// The values themselves, where they are in host memory; called between tasks, when nothing is in flight.
+    /// A copy of a range of a buffer, once all submitted work is done.
+    ///
+    /// # Errors
+    /// Device errors.
+    fn read_part(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Vec<f32>, DeviceError> {
+        Ok(self.read(Values::Buffer(buffer))?[range].to_vec())
+    }
+
+    /// The values themselves, where they are fp32 in host memory; called between tasks, when nothing is in flight.
     fn lent(&self, _values: Values) -> Option<&[f32]> {
         None
     }

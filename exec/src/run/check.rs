@@ -1,7 +1,7 @@
 //! Checks before a run what a process can see: whether its ranks support the program's exchanges, and whether threads
 //! and memory suffice.
 
-use lockstep_models::{Buffer, Exchange, Program};
+use lockstep_models::{Exchange, Program};
 use lockstep_topology::{Collective, Dtype, ErrorPlace, InputError, Library};
 
 use crate::capacity::check_threads;
@@ -37,8 +37,9 @@ pub fn check_run(
         let message = "is predicted, and no device that runs here calls it: use library:nccl on NVIDIA GPUs, or ring";
         return Err(InputError::flag("algorithm", "library:rccl", message));
     }
-    check_formats(program)?;
     devices.check_precision(program.precision)?;
+    devices.check_gradients(program.gradients, program.precision)?;
+    check_library(program)?;
     if program.clips() {
         devices.check_clipping()?;
     }
@@ -59,14 +60,18 @@ pub fn check_run(
     devices.check_memory(program, &here, threads)
 }
 
-/// Refuses gradients of another format than fp32, in which runs keep and add them.
-fn check_formats(program: &Program) -> Result<(), InputError> {
-    match program.dtype(Buffer::Gradients) {
-        Dtype::F32 => Ok(()),
-        other => {
-            let message = format!("runs keep gradients in fp32, and {other} is predicted only: leave it out");
-            Err(InputError::flag("gradients", program.gradients.to_string(), message))
+/// Refuses gradients in another format than fp32 where a library adds them.
+fn check_library(program: &Program) -> Result<(), InputError> {
+    let exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+    let adds = |exchange: &&Exchange| exchange.algorithm.library().is_some() && exchange.collective.sums();
+    match exchanges.filter(adds).find(|exchange| program.dtype(exchange.buffer) != Dtype::F32) {
+        Some(exchange) => {
+            let (algorithm, dtype) = (exchange.algorithm.to_string(), program.dtype(exchange.buffer));
+            let message =
+                format!("adds fp32 here, and gradients are {dtype}: use an algorithm of lockstep's own, such as ring");
+            Err(InputError::flag("algorithm", algorithm, message))
         }
+        None => Ok(()),
     }
 }
 
@@ -86,10 +91,11 @@ mod tests {
         for precision in Precision::ALL {
             let program = Job { precision, ..Job::new(model.clone(), 2, 4) }.program().unwrap();
             for devices in [&Cpus as &dyn Devices, &Nulls] {
+                let stored = [Precision::F32, Precision::Bf16].contains(&precision);
                 match check_run(&program, 0..2, devices, 1, false) {
-                    Ok(()) => assert_eq!(precision, Precision::F32),
+                    Ok(()) => assert!(stored, "{precision}"),
                     Err(error) => {
-                        assert_ne!(precision, Precision::F32, "{error}");
+                        assert!(!stored, "{error}");
                         let begin = format!("--precision: {precision}: is not computed on CPUs");
                         assert!(error.to_string().starts_with(&begin), "{error}");
                     }

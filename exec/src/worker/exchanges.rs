@@ -80,7 +80,7 @@ impl Worker<'_> {
         let rank = self.transport.rank().0;
         let group = program.group_of(exchange, rank);
         let schedule = program.schedule_among(exchange, &group)?;
-        let window = Program::window(exchange, &schedule);
+        let (window, dtype) = (Program::window(exchange, &schedule), program.dtype(exchange.buffer));
         let held = match exchange.buffer {
             Buffer::Declared(index) => program.held(index, rank),
             _ => exchange.range.clone(),
@@ -108,10 +108,11 @@ impl Worker<'_> {
             _ if by_devices => (RegionMut::empty(), RegionMut::empty()),
             Some(data) if needed > 0 => (data, self.memory.device().receive_buffer(needed)?),
             Some(data) => (data, RegionMut::empty()),
-            None => (self.memory.device().host(exchange.buffer)?.region(part.clone()), self.memory.scratch(needed)),
+            None => {
+                (self.memory.device().host(exchange.buffer)?.region(part.clone()), self.memory.scratch(needed, dtype))
+            }
         };
-        let first = (start - exchange.range.start) as usize;
-        let buffers = Buffers::in_place(data, scratch).from_element(first);
+        let buffers = Buffers::in_place(data, scratch).from_element((start - exchange.range.start) as usize);
         let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
         let member = group.member(rank).expect("a rank belongs to its group");
         let way = match exchange.algorithm.library() {

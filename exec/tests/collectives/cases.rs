@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use lockstep_exec::Arena;
 use lockstep_exec::exchange::{Buffers, RunningExchange, scratch_elements};
-use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError};
-use lockstep_topology::Rank;
+use lockstep_exec::transport::{Transport, TransportError};
 use lockstep_topology::collective::{Algorithm, Collective, Group, ReductionOrder, Schedule, check};
+use lockstep_topology::{Dtype, Rank};
 
 /// One collective to run.
 pub(crate) struct Case {
@@ -81,37 +82,85 @@ fn longest(counts: &[u64], members: usize) -> u64 {
     (0..members).map(|m| row(m).max(column(m))).max().unwrap_or(0)
 }
 
-/// A small integer, so that any reduction order gives the same bits; or a number for which the order shows.
-fn value(member: u32, element: u64, integers: bool) -> f32 {
-    let integer = ((u64::from(member) * 31 + element * 7 + 5) % 64) as f32;
-    if integers { integer } else { integer * 0.1 + 1.0 / (1.0 + member as f32) }
+/// The numbers that members contribute.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Numbers {
+    /// Small integers, so that any reduction order gives the same bits.
+    Integers,
+    /// Numbers for which the order shows.
+    Fractions,
+    /// Such numbers in bf16, whose sums are rounded one by one.
+    Bf16,
+}
+
+impl Numbers {
+    fn value(self, member: u32, element: u64) -> f32 {
+        let integer = ((u64::from(member) * 31 + element * 7 + 5) % 64) as f32;
+        if self == Numbers::Integers { integer } else { self.stored(integer * 0.1 + 1.0 / (1.0 + member as f32)) }
+    }
+
+    fn dtype(self) -> Dtype {
+        if self == Numbers::Bf16 { Dtype::Bf16 } else { Dtype::F32 }
+    }
+
+    /// The number as memory holds it: in bf16 the nearer one of its neighbours, whose lower 16 bits are 0.
+    fn stored(self, value: f32) -> f32 {
+        if self != Numbers::Bf16 {
+            return value;
+        }
+        let below = value.to_bits() & !0xffff;
+        let [low, high] = [below, below + 0x1_0000].map(f32::from_bits);
+        let (down, up) = (value - low, high - value);
+        if down < up || (down == up && below >> 16 & 1 == 0) { low } else { high }
+    }
+
+    fn arena(self, values: impl Iterator<Item = f32>) -> Arena {
+        let values: Vec<f32> = values.collect();
+        if self != Numbers::Bf16 {
+            return Arena::new(values);
+        }
+        let arena = Arena::of_pages(values.len(), Dtype::Bf16);
+        // SAFETY: nothing else uses the arena.
+        let bytes = unsafe { arena.bytes_mut(0..values.len()) };
+        for (to, value) in bytes.chunks_exact_mut(2).zip(values) {
+            to.copy_from_slice(&((value.to_bits() >> 16) as u16).to_ne_bytes());
+        }
+        arena
+    }
 }
 
 /// Memory of one rank for one case.
 pub(crate) struct Memory {
-    pub(crate) input: Vec<f32>,
-    pub(crate) output: Vec<f32>,
-    scratch: Vec<f32>,
+    numbers: Numbers,
+    input: Arena,
+    output: Arena,
+    scratch: Arena,
 }
 
 impl Memory {
-    pub(crate) fn new(case: &Case, member: u32, integers: bool) -> Memory {
+    pub(crate) fn new(case: &Case, member: u32, numbers: Numbers) -> Memory {
         let elements = case.schedule.elements();
         let scratch = scratch_elements(&case.schedule, case.window) as usize;
-        let input: Vec<f32> = (0..elements).map(|element| value(member, element, integers)).collect();
-        Memory { output: input.clone(), input, scratch: vec![f32::NAN; scratch] }
+        let input = || numbers.arena((0..elements).map(|element| numbers.value(member, element)));
+        Memory { numbers, input: input(), output: input(), scratch: numbers.arena((0..scratch).map(|_| f32::NAN)) }
     }
 
-    /// The exchange of `member`, ready to run. The memory must outlive the transport.
+    /// What the member holds after the exchange.
+    pub(crate) fn output(&self) -> Vec<f32> {
+        // SAFETY: the exchange is done.
+        let bytes = unsafe { self.output.bytes(0..self.output.len()) };
+        let bf16 = |bytes: &[u8]| f32::from_bits(u32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) << 16);
+        match self.numbers {
+            Numbers::Bf16 => bytes.chunks_exact(2).map(bf16).collect(),
+            // SAFETY: as above.
+            _ => unsafe { self.output.to_vec() },
+        }
+    }
+
+    /// The exchange of `member`, ready to run. The memory must outlive the transport, as `run` promises.
     pub(crate) fn exchange(&mut self, case: &Case, member: u32, ranks: &Arc<[Rank]>, number: u32) -> RunningExchange {
-        // SAFETY: the memory outlives the transport, as `run` promises, and is not accessed until the exchange is done.
-        let (input, output, scratch) = unsafe {
-            (
-                Region::new(self.input.as_ptr(), self.input.len()),
-                RegionMut::new(self.output.as_mut_ptr(), self.output.len()),
-                RegionMut::new(self.scratch.as_mut_ptr(), self.scratch.len()),
-            )
-        };
+        let input = self.input.region_to_read(0..self.input.len());
+        let [output, scratch] = [&self.output, &self.scratch].map(|arena| arena.region(0..arena.len()));
         let buffers = match case.schedule.collective() {
             Collective::AllToAllV { .. } => Buffers::separate(input, output),
             _ => Buffers::in_place(output, scratch),
@@ -121,16 +170,17 @@ impl Memory {
 }
 
 /// Asserts the data that `member` must hold after `case`, and the traffic that it must have sent.
-pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &RunningExchange, integers: bool) {
-    let schedule = &case.schedule;
+pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &RunningExchange) {
+    let (schedule, numbers, output) = (&case.schedule, memory.numbers, memory.output());
+    let integers = numbers == Numbers::Integers;
     let (members, elements) = (schedule.members(), schedule.elements());
     let place = || {
         format!("{} by {}, member {member} of {members}, {elements} elements", schedule.collective(), case.algorithm)
     };
     let counts = |member: &u32| schedule.contributes(*member);
-    let sum = |e: u64| (0..members).filter(counts).map(|m| value(m, e, integers)).sum::<f32>();
+    let sum = |e: u64| (0..members).filter(counts).map(|m| numbers.value(m, e)).sum::<f32>();
     let holds = |e: u64, wanted: f32| {
-        let got = memory.output[e as usize];
+        let got = output[e as usize];
         assert!(got == wanted, "{}: element {e} is {got}, not {wanted}", place());
     };
     match schedule.collective() {
@@ -140,7 +190,7 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Runni
             Some(reduction_order) => {
                 for (range, id) in reduction_order.ranges() {
                     for e in range {
-                        holds(e, reduction_order.fold(id, |m| value(m, e, integers), |a, b| a + b));
+                        holds(e, reduction_order.fold(id, |m| numbers.value(m, e), |a, b| numbers.stored(a + b)));
                     }
                 }
             }
@@ -155,25 +205,25 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Runni
         Collective::AllGather | Collective::AllGatherV { .. } => {
             for m in 0..schedule.contributors() {
                 let part = schedule.collective().part(elements, schedule.contributors(), m);
-                part.for_each(|e| holds(e, value(m, e, integers)));
+                part.for_each(|e| holds(e, numbers.value(m, e)));
             }
         }
-        Collective::Broadcast { root } => (0..elements).for_each(|e| holds(e, value(*root, e, integers))),
+        Collective::Broadcast { root } => (0..elements).for_each(|e| holds(e, numbers.value(*root, e))),
         Collective::Reduce { root } if *root == member => (0..elements).for_each(|e| holds(e, sum(e))),
         Collective::Reduce { .. } => {}
         Collective::Scatter { root } => {
-            schedule.collective().part(elements, members, member).for_each(|e| holds(e, value(*root, e, integers)));
+            schedule.collective().part(elements, members, member).for_each(|e| holds(e, numbers.value(*root, e)));
         }
         Collective::Gather { root } | Collective::GatherV { root, .. } if *root == member => {
             for m in 0..members {
-                schedule.collective().part(elements, members, m).for_each(|e| holds(e, value(m, e, integers)));
+                schedule.collective().part(elements, members, m).for_each(|e| holds(e, numbers.value(m, e)));
             }
         }
         Collective::Gather { .. } | Collective::GatherV { .. } => {}
         Collective::AllToAll => {
             for from in 0..members {
                 let block = Collective::block(elements, members, (from, member));
-                block.for_each(|e| holds(e, value(from, e, integers)));
+                block.for_each(|e| holds(e, numbers.value(from, e)));
             }
         }
         Collective::AllToAllV { counts } => {
@@ -182,29 +232,24 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Runni
             for from in 0..members {
                 let before: u64 = (0..member).map(|to| count(from, to)).sum();
                 for e in 0..count(from, member) {
-                    holds(at + e, value(from, before + e, integers));
+                    holds(at + e, numbers.value(from, before + e));
                 }
                 at += count(from, member);
             }
         }
     }
     let sent = exchange.sent().fold((0, 0), |sum, (_, peer)| (sum.0 + peer.messages, sum.1 + peer.bytes));
-    assert_eq!(sent, (schedule.messages(member), 4 * schedule.elements_sent(member)), "{}", place());
+    assert_eq!(sent, (schedule.messages(member), numbers.dtype().bytes(schedule.elements_sent(member))), "{}", place());
 }
 
 /// Runs every case on this rank, in order, then asserts all results; ranks are members.
-pub(crate) fn run_all(
-    end: &mut dyn Transport,
-    cases: &[Case],
-    memory: &mut [Memory],
-    integers: bool,
-) -> Result<(), TransportError> {
+pub(crate) fn run_all(end: &mut dyn Transport, cases: &[Case], memory: &mut [Memory]) -> Result<(), TransportError> {
     let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
     let member = end.rank().0;
     for (case, memory) in cases.iter().zip(memory) {
         let mut exchange = memory.exchange(case, member, &ranks, 0);
         exchange.complete(end)?;
-        verify(case, member, memory, &exchange, integers);
+        verify(case, member, memory, &exchange);
     }
     Ok(())
 }
@@ -238,7 +283,7 @@ pub(crate) fn run_together(
             end.wait(None)?;
         }
         for ((case, memory), exchange) in cases.iter().zip(memory).zip(&exchanges) {
-            verify(case, member, memory, exchange, true);
+            verify(case, member, memory, exchange);
         }
     }
     Ok(())

@@ -9,18 +9,18 @@ use lockstep_exec::exchange::RunningExchange;
 use lockstep_exec::transport::{TransportError, memory};
 use lockstep_topology::Rank;
 
-use cases::{Case, Memory, cases, run_all, run_together, verify};
+use cases::{Case, Memory, Numbers, cases, run_all, run_together, verify};
 
-fn memories(cases: &[Case], members: u32, integers: bool) -> Vec<Vec<Memory>> {
-    (0..members).map(|member| cases.iter().map(|case| Memory::new(case, member, integers)).collect()).collect()
+fn memories(cases: &[Case], members: u32, numbers: Numbers) -> Vec<Vec<Memory>> {
+    (0..members).map(|member| cases.iter().map(|case| Memory::new(case, member, numbers)).collect()).collect()
 }
 
 #[test]
 fn every_member_ends_with_the_result_of_the_collective() {
     for members in 1..=9 {
         let cases = cases(members);
-        let states = memories(&cases, members, true);
-        memory::run(states, 0, |end, memory| run_all(end, &cases, memory, true)).unwrap();
+        let states = memories(&cases, members, Numbers::Integers);
+        memory::run(states, 0, |end, memory| run_all(end, &cases, memory)).unwrap();
     }
 }
 
@@ -29,8 +29,10 @@ fn sums_have_the_reduction_order_of_the_checker() {
     for members in 1..=5 {
         let cases: Vec<Case> = cases(members).into_iter().filter(|case| case.reduction_order.is_some()).collect();
         assert!(cases.len() > 50);
-        let states = memories(&cases, members, false);
-        memory::run(states, 0, |end, memory| run_all(end, &cases, memory, false)).unwrap();
+        for numbers in [Numbers::Fractions, Numbers::Bf16] {
+            let states = memories(&cases, members, numbers);
+            memory::run(states, 0, |end, memory| run_all(end, &cases, memory)).unwrap();
+        }
     }
 }
 
@@ -38,7 +40,7 @@ fn sums_have_the_reduction_order_of_the_checker() {
 fn exchanges_in_flight_at_once_do_not_mix() {
     for members in [2, 5, 8] {
         let cases = cases(members);
-        let states = memories(&cases, members, true);
+        let states = memories(&cases, members, Numbers::Integers);
         memory::run(states, 0, |end, memory| run_together(end, &cases, memory)).unwrap();
     }
 }
@@ -57,7 +59,7 @@ fn delays_do_not_change_bits() {
     for seed in 0..4 {
         let cases: Vec<Case> = cases(members).into_iter().filter(pick).collect();
         assert!(cases.len() > 5);
-        let states = memories(&cases, members, false);
+        let states = memories(&cases, members, Numbers::Fractions);
         let result = memory::run(states, 0, |end, memory| {
             let ranks: Arc<[Rank]> = (0..members).map(Rank).collect();
             let member = end.rank().0;
@@ -66,7 +68,7 @@ fn delays_do_not_change_bits() {
                 let delay = pseudo_random(seed, u64::from(member) * 100 + number as u64) % 2_000;
                 std::thread::sleep(Duration::from_micros(if seed == 0 { 0 } else { delay }));
                 memory.exchange(case, member, &ranks, 0).complete(end)?;
-                bits.extend(memory.output.iter().map(|value| value.to_bits()));
+                bits.extend(memory.output().iter().map(|value| value.to_bits()));
             }
             Ok::<Vec<u32>, TransportError>(bits)
         });
@@ -80,20 +82,20 @@ fn a_restarted_exchange_runs_again_in_the_same_memory() {
     let members = 4;
     let all = cases(members);
     let case = all.iter().find(|case| case.algorithm.to_string() == "ring" && case.schedule.lanes() > 20).unwrap();
-    let states: Vec<Memory> = (0..members).map(|member| Memory::new(case, member, true)).collect();
+    let states: Vec<Memory> = (0..members).map(|member| Memory::new(case, member, Numbers::Integers)).collect();
     memory::run(states, 0, |end, memory| {
         let ranks: Arc<[Rank]> = (0..members).map(Rank).collect();
         let member = end.rank().0;
         let mut exchange = memory.exchange(case, member, &ranks, 3);
         exchange.complete(end)?;
-        verify(case, member, memory, &exchange, true);
-        let once: Vec<f32> = memory.output.clone();
+        verify(case, member, memory, &exchange);
+        let once: Vec<f32> = memory.output();
         for run in 1..5 {
             exchange.restart();
             exchange.complete(end)?;
             // All members held the sum, so each run multiplies it by their number.
             let factor = (members as f32).powi(run);
-            assert!(memory.output.iter().zip(&once).all(|(now, once)| *now == once * factor));
+            assert!(memory.output().iter().zip(&once).all(|(now, once)| *now == once * factor));
         }
         let messages: u64 = exchange.sent().map(|(_, peer)| peer.messages).sum();
         assert_eq!(messages, 5 * case.schedule.messages(member));
@@ -108,7 +110,7 @@ fn a_rank_that_fails_in_the_middle_ends_all_others() {
         let members = 5;
         let all = cases(members);
         let case = all.iter().find(|case| case.algorithm.to_string() == "ring" && case.schedule.lanes() > 20).unwrap();
-        let states: Vec<Memory> = (0..members).map(|member| Memory::new(case, member, true)).collect();
+        let states: Vec<Memory> = (0..members).map(|member| Memory::new(case, member, Numbers::Integers)).collect();
         let began = Instant::now();
         let error = memory::run(states, 0, |end, memory| {
             let ranks: Arc<[Rank]> = (0..members).map(Rank).collect();

@@ -24,7 +24,7 @@ use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, Trans
 use lockstep_models::{Bucket, Job, Op, Phase, random_model};
 use lockstep_topology::Rank;
 
-use cases::{Case, Memory, cases, run_all, run_together};
+use cases::{Case, Memory, Numbers, cases, run_all, run_together};
 use launch::Scenario;
 
 /// The process of each rank; one process per rank where the list counts up.
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for hosts in HOSTS {
-        for name in ["each", "together", "small", "library", "claims", "stages"] {
+        for name in ["each", "narrow", "together", "small", "library", "claims", "stages"] {
             // The library supports one rank in each process; claims within one process are not tested here.
             let runs = match name {
                 "library" => hosts.is_sorted_by(|a, b| a < b),
@@ -98,11 +98,16 @@ fn in_process(scenario: &str, hosts: &str) -> ExitCode {
     let all = cases(members);
     let process = processes.process();
     let mine = (0..members).filter(|rank| hosts[*rank as usize] == process);
+    let numbers = match scenario {
+        "each" | "together" => Numbers::Integers,
+        "narrow" => Numbers::Bf16,
+        _ => Numbers::Fractions,
+    };
     let states: Vec<Vec<Memory>> =
-        mine.map(|member| all.iter().map(|case| Memory::new(case, member, true)).collect()).collect();
+        mine.map(|member| all.iter().map(|case| Memory::new(case, member, numbers)).collect()).collect();
     let done = processes.run(&hosts, 0, states, |end, memory| -> Result<(), TransportError> {
         match scenario {
-            "each" => run_all(end, &all, memory, true),
+            "each" | "narrow" => run_all(end, &all, memory),
             "together" => run_together(end, &all, memory),
             "small" => small(end),
             "library" => library(end),

@@ -52,7 +52,7 @@ mod tests {
             ("cluster = \"ethernet-4:1\"\ndevice = \"cuda\"\n", "no GPUs"),
             ("cluster = \"dgx1-v100\"\ndevice = \"cuda\"\nprecision = \"fp16\"\n", "use fp32, tf32 or bf16"),
             ("cluster = \"dgx-h100\"\ndevice = \"cuda\"\nprecision = \"fp8\"\n", "sim predict"),
-            ("precision = \"bf16\"\n", "use device = \"cuda\""),
+            ("precision = \"fp16\"\n", "stores fp32 or bf16"),
             ("cluster = \"dgx-a100\"\ndevice = \"cuda:bf16\"\ngradients = \"half\"\n", "leave it out"),
             ("device = \"null\"\n", "exec run"),
             ("augment = \"crop=4,flip\"\n", "leave it out"),

@@ -29,9 +29,10 @@ impl Experiment {
     pub fn computes_on(&self) -> Result<DeviceChoice, InputError> {
         let precision = self.numbers()?;
         let refused = |key, value: String, message: &str| Err(self.locate(InputError::flag(key, value, message)));
-        if self.gradients != Gradients::F32 {
-            let message =
-                "measured runs keep and exchange gradients in fp32: leave it out, or predict with lockstep sim predict";
+        let on_gpus = self.device.is_gpu();
+        if self.gradients != Gradients::F32 && on_gpus {
+            let message = "measured runs on GPUs keep and exchange gradients in fp32: leave it out, use device = \"cpu\" with bf16, or \
+                           predict with lockstep sim predict";
             return refused("gradients", self.gradients.to_string(), message);
         }
         self.check_threads_of(self.device)?;
@@ -41,10 +42,11 @@ impl Experiment {
                 refused("precision", precision.to_string(), message)
             }
             (DeviceChoice::Cuda(_), _) => Ok(DeviceChoice::Cuda(precision)),
-            (device, Precision::F32) => Ok(device),
+            (device, Precision::F32 | Precision::Bf16) => Ok(device),
             (device, _) => {
                 let message = format!(
-                    "device = \"{device}\" computes in fp32: use device = \"cuda\" (tf32, bf16), or leave it out"
+                    "device = \"{device}\" computes in fp32 and stores fp32 or bf16: use one of these, device = \"cuda\" (tf32), or \
+                     predict with lockstep sim predict"
                 );
                 refused("precision", precision.to_string(), &message)
             }
@@ -69,6 +71,7 @@ mod tests {
             ("cuda", Some("bf16"), "bf16", Ok("cuda:bf16")),
             ("cuda:bf16", Some("bf16"), "bf16", Ok("cuda:bf16")),
             ("cuda", Some("fp16"), "fp16", Err("no kernel of measured runs")),
+            ("cpu", Some("bf16"), "bf16", Ok("cpu")),
             ("cpu", Some("fp8"), "fp8", Err("computes in fp32")),
             ("null", Some("tf32"), "tf32", Err("computes in fp32")),
         ] {
@@ -84,5 +87,7 @@ mod tests {
         assert!(error.to_string().starts_with("--precision: tf32: is not what device"), "{error}");
         let half = Experiment { gradients: Gradients::Half, ..of("cuda:bf16", None) };
         assert!(half.computes_on().unwrap_err().message.contains("gradients in fp32"));
+        let half = Experiment { gradients: Gradients::Half, ..of("cpu", Some("bf16")) };
+        assert_eq!(half.computes_on(), Ok(DeviceChoice::Cpu));
     }
 }

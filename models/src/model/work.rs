@@ -1,6 +1,6 @@
 //! Computes the cost of the passes of a layer of a model.
 
-use super::Node;
+use super::{Node, Parameter};
 use crate::layer::{KernelClass, MatrixProduct, Pass, Sizes, Work};
 
 impl Node {
@@ -38,6 +38,11 @@ impl Node {
     /// Whether it multiplies by a matrix of weights: a convolution or a dense layer.
     pub fn is_product(&self) -> bool {
         self.signature.product().is_some()
+    }
+
+    /// The matrix of weights by which it multiplies.
+    pub fn weight(&self) -> Option<&Parameter> {
+        self.parameters.first().filter(|_| self.is_product())
     }
 
     /// How its kernels work, as far as costs distinguish them.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use lockstep_topology::InputError;
 
 use crate::layer::{Attributes, KINDS};
-use crate::{Dimension, Node, Op, Program, Shape, UpdateRule};
+use crate::{Dimension, Node, Op, Precision, Program, Shape, UpdateRule};
 
 /// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
@@ -30,6 +30,25 @@ pub fn formula_key(program: &Program, op: &Op) -> Option<(&'static str, u64)> {
     // The largest part: that of the first ranks along the axes.
     let part = program.own_part(range, shared, 0);
     Some((name, part.end - part.start))
+}
+
+/// The same in a profile's figures of CPUs, which are of several precisions: ` in bf16` follows where it is not fp32.
+///
+/// ```
+/// # use lockstep_models::{Job, Precision, profile::{cpu_chain_key, in_precision}, random_model};
+/// let job = Job { precision: Precision::Bf16, ..Job::new(std::sync::Arc::new(random_model(3, false)), 1, 2) };
+/// let key = cpu_chain_key(&job.program().unwrap(), 0);
+/// assert!(key.ends_with(" in bf16"));
+/// assert_eq!(in_precision(&key).1, Precision::Bf16);
+/// ```
+pub fn cpu_chain_key(program: &Program, chain: usize) -> String {
+    program.precision.beside(&chain_key(program, chain))
+}
+
+/// The layers' key of such a key, and the precision.
+pub fn in_precision(key: &str) -> (&str, Precision) {
+    let of = key.rsplit_once(" in ").and_then(|(layers, precision)| Some((layers, precision.parse().ok()?)));
+    of.unwrap_or((key, Precision::F32))
 }
 
 /// The key of these layers.

@@ -12,7 +12,7 @@ use lockstep_topology::cluster::PeakPrecision as Format;
 /// The format of factors in convolutions and products, and of activations; sums are fp32 throughout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Precision {
-    /// fp32, as on the CPU.
+    /// fp32.
     #[default]
     F32,
     /// fp32 tensors whose factors are rounded to 10 bits of mantissa.

@@ -137,7 +137,7 @@ impl Site {
     /// Refuses a precision that its figures do not cover.
     ///
     /// # Errors
-    /// CPUs, GPUs that do not support it, a profile of another; names the cure.
+    /// CPUs and GPUs that do not support it, a profile of another; names the cure.
     pub fn check_precision(&self, experiment: &Experiment) -> Result<(), InputError> {
         let (precision, name) = (experiment.numbers()?, self.cluster.name());
         let unserved = |gpu: &&GpuSpec| gpu.peak(precision.factors()).is_none();
@@ -149,9 +149,11 @@ impl Site {
                  written in these numbers",
                 ErrorPlace::Flag("profile")
             ),
+            None if self.gpus().next().is_none() && precision == Precision::Bf16 => return Ok(()),
             None if self.gpus().next().is_none() => {
                 format!(
-                    "is of GPUs, and {name} has CPUs alone, which compute in fp32: leave it out, or name another cluster"
+                    "is of GPUs, and {name} has CPUs alone, which compute in fp32 and store fp32 or bf16: use one of these, or \
+                     name another cluster"
                 )
             }
             None => {

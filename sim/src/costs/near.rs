@@ -11,7 +11,7 @@ use lockstep_models::{KernelClass, Node, Pass, Phase, samples_per_group};
 use lockstep_topology::Dtype;
 use lockstep_topology::cluster::{Device, DeviceKind};
 
-use super::roofline::{Numbers, Roof, chain_on, efficiency, moved_by, passes};
+use super::roofline::{Numbers, Roof, chain_on, efficiency, elements_moved_by, passes};
 
 /// The number of measured layers that an estimate uses.
 const NEAREST: usize = 3;
@@ -147,13 +147,16 @@ fn likely(
     let mut seconds = 0.0;
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
-            let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples, side_by_side);
+            let work = node.work(*pass, samples);
+            let arithmetic = work.flops * filling(node, *pass, samples, side_by_side);
             let share = match node.kernel_class() {
                 KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
                 class => efficiency(class),
             };
-            let bytes = moved_by(nodes, position, *pass, samples, Dtype::F32);
+            let elements = elements_moved_by(nodes, position, *pass, samples);
+            let bytes = elements * Dtype::F32.bytes(1) as f64 + work.kept_bytes;
             seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);
+            seconds += numbers.casts(node, *pass, elements, true) / roof.bytes_s;
             seconds += f64::from(samples) * by_piece(node, *pass, position);
             seconds += if node.layer.is_loss() { LOSS_S } else { 0.0 };
         }

@@ -58,19 +58,24 @@ impl Numbers {
         Numbers { precision: program.precision, gradients: program.gradients, turns }
     }
 
-    /// Bytes that a pass moves to convert its fp32 weights to factors, or the gradients of those to fp32.
-    fn casts(self, node: &Node, pass: Pass) -> f64 {
-        let weights = || node.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>();
+    /// Bytes that a pass moves to convert numbers. On GPUs separate kernels convert fp32 weights to factors, and their
+    /// gradients to fp32. CPUs, which compute in fp32, widen the `elements` that a pass reads and round those that it writes,
+    /// whose copies in fp32 are written and read; they convert weights in each pass that reads them, and gradients where
+    /// these are not fp32.
+    pub(super) fn casts(self, node: &Node, pass: Pass, elements: f64, on_cpu: bool) -> f64 {
+        let fp32 = Dtype::F32.bytes(1) as f64;
         let turns = match pass {
             Pass::Forward => true,
-            Pass::BackwardData => false,
-            Pass::BackwardWeight => self.gradients == Gradients::F32,
+            Pass::BackwardData => on_cpu,
+            Pass::BackwardWeight => (self.gradients == Gradients::F32) != on_cpu,
         };
-        if turns && self.turns && node.is_product() {
-            weights() * (Dtype::F32.bytes(1) + self.precision.factor_dtype().bytes(1)) as f64
+        let weights = if turns && self.turns && node.is_product() {
+            node.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>()
         } else {
             0.0
-        }
+        };
+        let widened = if on_cpu && self.precision.activation_dtype() != Dtype::F32 { elements } else { 0.0 };
+        weights * (fp32 + self.precision.factor_dtype().bytes(1) as f64) + 2.0 * widened * fp32
     }
 }
 
@@ -153,9 +158,9 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
-/// Bytes that a pass of the layer at `position` of a chain, whose tensors are of `dtype`, reads and writes in memory:
-/// tensors inside the chain stay in caches.
-pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32, dtype: Dtype) -> f64 {
+/// Elements that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in
+/// caches.
+pub(super) fn elements_moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
     let tensor = |node: &Node| (u64::from(samples) * node.output.elements()) as f64;
     let mut inside = 0.0;
     if position > 0 {
@@ -164,8 +169,7 @@ pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u3
     if position + 1 < nodes.len() {
         inside += tensor(nodes[position]);
     }
-    let work = nodes[position].work(pass, samples);
-    (work.elements() - inside).max(0.0) * dtype.bytes(1) as f64 + work.kept_bytes
+    (nodes[position].work(pass, samples).elements() - inside).max(0.0)
 }
 
 /// The cost of a phase of a chain of these layers on a device.
@@ -179,7 +183,9 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
             let work = node.work(*pass, samples);
-            let bytes = moved_by(nodes, position, *pass, samples, numbers.precision.activation_dtype());
+            let (elements, dtype) =
+                (elements_moved_by(nodes, position, *pass, samples), numbers.precision.activation_dtype());
+            let bytes = elements * dtype.bytes(1) as f64 + work.kept_bytes;
             let peak = if node.is_product() { roof.product_flops_s } else { roof.flops_s };
             let (Fill { occupancy, useful }, share) = match roof.gpu {
                 Some(gpu) => (fill(node, *pass, samples, work.flops, gpu), gpu.1.share(node, *pass)),
@@ -187,8 +193,7 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
             };
             let arithmetic = work.flops / (peak * share * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
-            // Separate kernels convert weights to factors, and gradients to fp32.
-            let casts = numbers.casts(node, *pass);
+            let casts = numbers.casts(node, *pass, elements, roof.gpu.is_none());
             let conversion = casts / roof.bytes_s;
             // Layers fused into the first one's kernels need no launch of their own.
             launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };

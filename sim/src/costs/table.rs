@@ -5,43 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_models::profile::{
-    ComputeEntry, FormulaEntry, GpuEntry, MoveEntry, Point, Profile, RepeatedEntry, TransportEntry, chain_key,
-    formula_key,
-};
-use lockstep_models::{Node, Op, Partition, Phase, Program, SampleMove};
+use lockstep_models::profile::{GpuEntry, MoveEntry, Profile, RepeatedEntry, TransportEntry, formula_key};
+use lockstep_models::{Op, Partition, Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 use lockstep_topology::{Dtype, InputError, Library};
 
-use super::near::Nearest;
-use super::roofline::Numbers;
+use super::measured::{Measured, Sample, formulas, interpolate, sort};
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
 use crate::noise::Noise;
 
 /// The seed of the start in a profile's noise.
 const NOISE_SEED: u64 = 1;
-
-/// One measured size: size, seconds, slowdown.
-type Sample = (f64, f64, f64);
-
-/// Measured figures of devices of one model.
-#[derive(Debug, Clone)]
-struct Measured {
-    /// How many ran at once for the slowdowns: cores of a CPU, learners of a GPU.
-    at_once: f64,
-    /// By chain and phase, over samples, ascending.
-    compute: BTreeMap<(String, Phase), Vec<Sample>>,
-    /// The same, for chains that are not among them.
-    nearest: Nearest,
-    update: Vec<Sample>,
-    /// By name.
-    formulas: BTreeMap<String, Vec<Sample>>,
-    load: Vec<Sample>,
-    /// Seconds per byte that a sum directly from another GPU's memory takes longer than a copy.
-    direct_sum: f64,
-    /// By number of GPUs: sums by NCCL on that many in the host that was measured, over elements.
-    sums: BTreeMap<u32, Vec<Sample>>,
-}
 
 /// Costs as measured on a host; they apply to its CPUs and to GPUs of the measured models, others keep the roofline.
 #[derive(Debug, Clone)]
@@ -55,59 +29,6 @@ pub struct CostTable {
     noise: Option<Noise>,
     /// Whether devices are those of the measured host.
     is_at_home: bool,
-}
-
-impl Measured {
-    fn new(at_once: u32, side_by_side: u32, entries: &[ComputeEntry], update: &[Point], load: &[Point]) -> Measured {
-        let (mut compute, mut nearest) = (BTreeMap::<(String, Phase), Vec<Sample>>::new(), Nearest::new(side_by_side));
-        let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
-        for entry in entries {
-            let Some(phase) = phases.into_iter().find(|phase| phase.name() == entry.phase) else { continue };
-            let sample = (f64::from(entry.samples), entry.seconds.value, entry.slowdown);
-            compute.entry((entry.chain.clone(), phase)).or_default().push(sample);
-            nearest.add(&entry.chain, phase, entry.samples, entry.seconds.value, entry.slowdown);
-        }
-        compute.values_mut().for_each(sort);
-        let points = |points: &[Point]| {
-            let mut samples: Vec<Sample> =
-                points.iter().map(|p| (p.elements as f64, p.seconds.value, p.slowdown)).collect();
-            sort(&mut samples);
-            samples
-        };
-        Measured {
-            at_once: f64::from(at_once),
-            compute,
-            nearest,
-            update: points(update),
-            formulas: BTreeMap::new(),
-            load: points(load),
-            direct_sum: 0.0,
-            sums: BTreeMap::new(),
-        }
-    }
-
-    /// A slowdown of f for n at once means that each takes f/n of what they share. Without a slowdown the measurement
-    /// sets no limit, and `estimate` (the roofline's) is used, at most the 1/n with which n of them just fit.
-    fn share(&self, slowdown: f64, estimate: f64) -> f64 {
-        if slowdown > 1.0 { (slowdown / self.at_once).min(1.0) } else { estimate.min(1.0 / self.at_once) }
-    }
-
-    /// The cost of a task that took `seconds` alone, combined with its roofline: cores of a CPU share its memory,
-    /// learners of a GPU its multiprocessors.
-    fn cost(&self, device: &Device, (seconds, slowdown): (f64, f64), roof: Cost) -> Cost {
-        match device.kind {
-            DeviceKind::Cpu(_) => Cost { seconds, memory: self.share(slowdown, roof.memory), ..roof },
-            DeviceKind::Gpu(_) | DeviceKind::Switch(_) => {
-                let memory = if seconds > 0.0 { (roof.memory * roof.seconds / seconds).min(1.0) } else { 0.0 };
-                Cost { seconds, memory, occupancy: self.share(slowdown, roof.occupancy) }
-            }
-        }
-    }
-
-    fn chain(&self, program: &Program, chain: usize, phase: Phase, samples: u32) -> Option<(f64, f64)> {
-        let points = self.compute.get(&(chain_key(program, chain), phase))?;
-        Some(interpolate(points, f64::from(samples)))
-    }
 }
 
 /// Every (chain, phase, samples) that the program computes, once.
@@ -131,7 +52,7 @@ impl CostTable {
     pub fn new(profile: &Profile) -> Result<CostTable, InputError> {
         profile.check("profile")?;
         let cpu = Measured::new(profile.cores, profile.side_by_side, &profile.compute, &profile.update, &profile.load);
-        let cpu = Measured { formulas: formulas(&profile.formulas), ..cpu };
+        let cpu = Measured { formulas: formulas(&profile.formulas), by_precision: true, ..cpu };
         let gpu = |gpu: &GpuEntry| {
             let direct = gpu.hardware.as_ref().and_then(|hardware| hardware.direct.as_ref());
             let direct_sum = direct.map_or(0.0, |direct| (direct.sum.value - direct.copy.value).max(0.0));
@@ -187,47 +108,6 @@ impl CostTable {
     }
 }
 
-/// Points by the name of their operation, ascending.
-fn formulas(entries: &[FormulaEntry]) -> BTreeMap<String, Vec<Sample>> {
-    let mut all = BTreeMap::<String, Vec<Sample>>::new();
-    for entry in entries {
-        let sample = (entry.elements as f64, entry.seconds.value, entry.slowdown);
-        all.entry(entry.formula.clone()).or_default().push(sample);
-    }
-    all.values_mut().for_each(sort);
-    all
-}
-
-fn sort(samples: &mut Vec<Sample>) {
-    samples.sort_by(|a, b| a.0.total_cmp(&b.0));
-    samples.dedup_by_key(|sample| sample.0);
-}
-
-/// Seconds and slowdown at `size`: linear between measured sizes. Beyond them along the nearest two: below the
-/// smallest at least in proportion and at most its time, above the largest at least its time. One size alone scales
-/// in proportion.
-fn interpolate(samples: &[Sample], size: f64) -> (f64, f64) {
-    let at = samples.partition_point(|sample| sample.0 < size);
-    if let Some(exact) = samples.get(at).filter(|sample| sample.0 == size) {
-        return (exact.1, exact.2);
-    }
-    let line = |a: Sample, b: Sample| a.1 + (b.1 - a.1) * (size - a.0) / (b.0 - a.0);
-    match (at.checked_sub(1).map(|below| samples[below]), samples.get(at)) {
-        (Some(a), Some(b)) => (line(a, *b), a.2 + (b.2 - a.2) * (size - a.0) / (b.0 - a.0)),
-        (None, Some(first)) => {
-            let proportional = first.1 * size / first.0;
-            let along = samples.get(1).map_or(proportional, |second| line(*first, *second));
-            (along.max(proportional).min(first.1), first.2)
-        }
-        (Some(last), None) => {
-            let proportional = last.1 * size / last.0;
-            let along = if at > 1 { line(samples[at - 2], last) } else { proportional };
-            (along.max(last.1), last.2)
-        }
-        (None, None) => (0.0, 1.0),
-    }
-}
-
 /// Seconds to copy and to add a byte of a buffer of `bytes`: linear in the logarithm of the size between measured
 /// sizes, and those of the nearest size beyond them.
 fn by_size(entries: &[RepeatedEntry], bytes: u64) -> Option<(f64, f64)> {
@@ -245,10 +125,7 @@ impl Costs for CostTable {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         let roof = Roofline.compute(device, program, chain, phase, samples);
         let Some(measured) = self.measured(device) else { return roof };
-        let estimate = || {
-            let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
-            measured.nearest.estimate(device, (&nodes, Numbers::of(program)), phase, samples)
-        };
+        let estimate = || measured.estimate(device, (program, chain), phase, samples);
         let figures = measured.chain(program, chain, phase, samples).or_else(estimate);
         figures.map_or(roof, |figures| measured.cost(device, figures, roof))
     }
@@ -383,17 +260,5 @@ mod tests {
         assert_eq!(by_size(&entries, 2048), Some((2.0, 4.0))); // half way from 2^10 to 2^12
         assert_eq!([1, 1024, 4096, 1 << 30].map(|bytes| by_size(&entries, bytes).unwrap().0), [1.0, 1.0, 3.0, 3.0]);
         assert_eq!(by_size(&[], 1024), None);
-    }
-
-    #[test]
-    fn interpolation_by_hand() {
-        let samples = [(16.0, 2.0, 1.0), (64.0, 5.0, 1.6)];
-        assert_eq!(interpolate(&samples, 16.0), (2.0, 1.0));
-        assert_eq!(interpolate(&samples, 40.0), (3.5, 1.3)); // half way
-        assert_eq!(interpolate(&samples, 128.0), (9.0, 1.6)); // 3 seconds per 48
-        assert_eq!(interpolate(&samples, 8.0), (1.5, 1.0)); // along the line, which beats 2·8/16 = 1
-        assert_eq!(interpolate(&samples[..1], 32.0), (4.0, 1.0)); // one size alone: in proportion
-        // Falling times are noise: never below what was measured at the largest size.
-        assert_eq!(interpolate(&[(16.0, 2.0, 1.0), (64.0, 1.0, 1.0)], 128.0).0, 1.0);
     }
 }

@@ -4,11 +4,11 @@ use std::sync::PoisonError;
 
 use lockstep_exec::Arenas;
 use lockstep_exec::device::cpu::Threads;
-use lockstep_exec::device::{Blueprint, DeviceError, Devices, RankDevice};
+use lockstep_exec::device::{Blueprint, DeviceError, Devices, RankDevice, unkept};
 use lockstep_exec::{ExecError, init};
 use lockstep_models::memory::{ActivationFormat, BufferAddresses, Flattening, Plan};
-use lockstep_models::{Precision, Program};
-use lockstep_topology::InputError;
+use lockstep_models::{Gradients, Precision, Program};
+use lockstep_topology::{Dtype, InputError};
 
 use super::needs::Needs;
 use super::streams::{StreamRole, Streams};
@@ -25,7 +25,7 @@ impl Devices for Gpus {
     }
 
     /// Flattened features are in the order of channels first.
-    fn activations(&self) -> ActivationFormat {
+    fn activations(&self, _: Precision) -> ActivationFormat {
         let flattening = if self.channels_last { Flattening::Moves } else { Flattening::View };
         ActivationFormat { dtype: Scalar::of(self.precision).dtype(), flattening }
     }
@@ -39,6 +39,13 @@ impl Devices for Gpus {
         Err(InputError::flag("precision", precision.to_string(), message))
     }
 
+    fn check_gradients(&self, gradients: Gradients, precision: Precision) -> Result<(), InputError> {
+        match gradients.dtype(precision) {
+            Dtype::F32 => Ok(()),
+            other => Err(unkept(gradients, other)),
+        }
+    }
+
     /// GPU memory is checked when its ranks are made.
     fn check_memory(&self, _: &Program, _: &[u32], _: usize) -> Result<(), InputError> {
         Ok(())
@@ -48,7 +55,7 @@ impl Devices for Gpus {
     fn most_ranks(&self, program: &Program, _: usize) -> Result<u32, ExecError> {
         let role = &program.roles[0];
         let arenas = Arenas::default();
-        let plan = Plan::on_device(program, role, arenas.reuse, self.activations());
+        let plan = Plan::on_device(program, role, arenas.reuse, self.activations(program.precision));
         let places = BufferAddresses::of_role(program, (role, role.ranks.first()), arenas.reuse);
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let declared = held.map(|elements| elements as usize).collect();

@@ -11,9 +11,9 @@ use lockstep_exec::check_buffers;
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
 use lockstep_models::memory::Memory;
 use lockstep_models::profile::{
-    CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, chain_key, formula_key,
+    CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, cpu_chain_key, formula_key,
 };
-use lockstep_models::{Elementwise, Op, Program, Role};
+use lockstep_models::{Elementwise, Gradients, Op, Program, Role};
 use lockstep_topology::InputError;
 
 /// One figure of a profile.
@@ -61,7 +61,7 @@ impl Need {
             Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => None,
             Op::Load { samples, .. } => Some(Need::Load(u64::from(*samples) * program.model.input().elements())),
             Op::Compute { chain, phase, samples, .. } => {
-                Some(Need::Compute(chain_key(program, *chain), phase.name().to_owned(), *samples))
+                Some(Need::Compute(cpu_chain_key(program, *chain), phase.name().to_owned(), *samples))
             }
             Op::Elementwise(Elementwise { range, shared, .. }) if op.update().is_some() => {
                 Some(Need::of_update(&program.own_part(range, *shared, 0)))
@@ -130,6 +130,8 @@ pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>
     let mut known = profile.map(Need::known).unwrap_or_default();
     let mut subjects = Vec::new();
     for (program, data) in programs {
+        // Keys of a profile say nothing of gradients: its figures are of those in fp32.
+        let program = Program { gradients: Gradients::F32, ..program };
         for role in 0..program.roles.len() {
             let needs = Need::of_role(&program, &program.roles[role]);
             if !needs.is_subset(&known) {

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
-use lockstep_models::{LayerId, Model};
+use lockstep_models::memory::Reads;
+use lockstep_models::{Buffer, LayerId, Model, Phase, Program};
+use lockstep_topology::Dtype;
 
+use super::tensors::round_tiles;
 use super::{CrossEntropy, Kernel, Threads};
 use crate::device::Blueprint;
 
@@ -25,6 +28,10 @@ pub(super) struct Chain {
     /// The place of their gradients.
     pub(super) gradients: Range<usize>,
     pub(super) statistics: Range<usize>,
+    /// Where among its parameters the weights lie that its products read in bf16.
+    rounded: Vec<Range<usize>>,
+    /// Whether gradients are in bf16.
+    narrow_gradients: bool,
 }
 
 impl Chain {
@@ -48,6 +55,71 @@ impl Chain {
             parameters: plan.parameters.clone(),
             gradients: plan.gradients.clone(),
             statistics: plan.statistics.clone(),
+            rounded: rounded_weights(of.program, &plan.layers),
+            narrow_gradients: of.program.dtype(Buffer::Gradients) == Dtype::Bf16,
         }
     }
+
+    /// Elements of scratch in fp32 that a pass needs for its parameters and for their gradient, if it makes one.
+    pub(super) fn scratch(&self, makes_gradient: bool) -> [usize; 2] {
+        let weights = if self.rounded.is_empty() { 0 } else { self.parameters.len() };
+        [weights, if makes_gradient && self.narrow_gradients { self.gradients.len() } else { 0 }]
+    }
+
+    /// Its parameters as its kernel reads them: `own`, or a copy in `scratch` in which weights of products are rounded.
+    pub(super) fn weights<'a>(&self, own: &'a [f32], scratch: &'a mut [f32], threads: &Threads) -> &'a [f32] {
+        if self.rounded.is_empty() {
+            return own;
+        }
+        let mut start = 0;
+        for weight in &self.rounded {
+            scratch[start..weight.start].copy_from_slice(&own[start..weight.start]);
+            round_tiles(&own[weight.clone()], &mut scratch[weight.clone()], threads);
+            start = weight.end;
+        }
+        scratch[start..].copy_from_slice(&own[start..]);
+        scratch
+    }
+}
+
+/// Where among the parameters of a chain the weights lie that products read in bf16.
+fn rounded_weights(program: &Program, layers: &[LayerId]) -> Vec<Range<usize>> {
+    if program.precision.factor_dtype() != Dtype::Bf16 {
+        return Vec::new();
+    }
+    let nodes = || layers.iter().map(|id| program.model.node(*id));
+    let first = nodes().flat_map(|node| &node.parameters).map(|parameter| parameter.range.start).min().unwrap_or(0);
+    let weights = nodes().filter_map(|node| node.weight());
+    weights.map(|weight| (weight.range.start - first) as usize..(weight.range.end - first) as usize).collect()
+}
+
+/// Elements of fp32 scratch of a pass over `samples` samples whose operands are stored in bf16, by piece: its inputs, its
+/// output and their gradients, the weights, and their gradient.
+pub(super) fn wide_elements(program: &Program, layers: &[LayerId], phase: Phase, samples: usize) -> Vec<usize> {
+    if program.precision.activation_dtype() == Dtype::F32 {
+        return Vec::new();
+    }
+    let model = &program.model;
+    let (head, last) = (model.node(layers[0]), layers[layers.len() - 1]);
+    let elements = |id: LayerId| match model.node(id).layer.is_loss() {
+        true => 0,
+        false => samples * model.node(id).output.elements() as usize,
+    };
+    let (forward, reads) = (phase == Phase::Forward, Reads::of(model, layers, phase));
+    let mut pieces: Vec<usize> = head.inputs.iter().filter(|_| reads.input).map(|id| elements(*id)).collect();
+    // The output forward; backward its gradient, and the output where it is read.
+    pieces.push(elements(last));
+    pieces.extend(reads.output.then(|| elements(last)));
+    if matches!(phase, Phase::Backward | Phase::BackwardData) {
+        let wanted = head.inputs.iter().filter(|id| **id != LayerId(0));
+        pieces.extend(wanted.map(|id| elements(*id)));
+    }
+    let parameters = || layers.iter().flat_map(|id| &model.node(*id).parameters).map(|of| of.elements() as usize).sum();
+    if !rounded_weights(program, layers).is_empty() {
+        pieces.push(parameters());
+    }
+    if !forward && phase != Phase::BackwardData && program.dtype(Buffer::Gradients) == Dtype::Bf16 {
+        pieces.push(parameters());
+    }
+    pieces
 }

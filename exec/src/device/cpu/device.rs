@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use lockstep_data::Untransformed;
-use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
+use lockstep_models::{BoundFormula, Buffer, Copy};
+use lockstep_topology::Dtype;
 
 use super::chain::{Chain, Work};
-use super::tensors::Tensors;
-use super::threads::tile_range;
-use super::{Slice, Threads, layouts};
+use super::tensors::{Tensors, Views, Wanted, keep_gradient};
+use super::update::update;
+use super::{Threads, layouts};
 use crate::arena::Arena;
-use crate::device::buffers::{move_integers, move_rows};
+use crate::device::buffers::move_numbers;
 use crate::device::decays::Decays;
 use crate::device::input_memory::InputMemory;
 use crate::device::{
@@ -18,9 +19,10 @@ use crate::device::{
     TensorAddress, Values, declared_arenas,
 };
 
-/// Elements of an update that one thread processes at once; their four tensors fill half of a core's second-level
-/// cache.
-const TILE: usize = 1 << 14;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+/// The place of a gradient that is not needed.
+const NOTHING: TensorAddress = TensorAddress::Nothing;
 
 /// The state of a micro-batch in flight.
 struct Context {
@@ -37,13 +39,13 @@ impl Context {
         let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| Chain::new(of, index, threads)).collect();
         layouts::lay(of.program, of.role, of.chains.iter().map(|chain| chain.samples), &mut chains);
         let input = InputMemory::new(of.input_elements(), of.program.model.sample().dtype);
-        let tensors = Tensors::new(of.plan.bytes, input, of.arenas);
+        let tensors = Tensors::new((of.plan.bytes, of.plan.dtype), input, of.arenas, threads);
         Context { chains, tensors, labels: Vec::new(), places: Vec::new() }
     }
 
     /// The state without a micro-batch.
-    fn empty(of: &Blueprint<'_>) -> Context {
-        let tensors = Tensors::new(0, InputMemory::default(), of.arenas);
+    fn empty(of: &Blueprint<'_>, threads: &Threads) -> Context {
+        let tensors = Tensors::new((0, of.plan.dtype), InputMemory::default(), of.arenas, threads);
         Context { chains: Vec::new(), tensors, labels: Vec::new(), places: Vec::new() }
     }
 }
@@ -66,12 +68,12 @@ impl Cpu {
         let declared = declared_arenas(of.declared_numbers());
         let others = (1..of.contexts()).map(|_| Context::new(&of, threads));
         Cpu {
-            others: std::iter::once(Context::empty(&of)).chain(others).collect(),
+            others: std::iter::once(Context::empty(&of, threads)).chain(others).collect(),
             at_hand: Context::new(&of, threads),
             context: 0,
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, declared, of.places),
+            buffers: Buffers::of_worker(of.program, (of.parameters, of.statistics), declared, of.places),
         }
     }
 }
@@ -105,7 +107,11 @@ impl Compute for Cpu {
         let of = &mut self.at_hand.chains[pass.chain];
         let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
         let reads: Vec<&TensorAddress> = pass.inputs.iter().collect();
-        let (inputs, mut outputs, integers) = self.at_hand.tensors.views_beside(&reads, &[&pass.output]);
+        let in_place = reads.contains(&&TensorAddress::InPlace);
+        let wanted = Wanted { reads: &reads, writes: &[(&pass.output, in_place)], scratch: of.scratch(false) };
+        let Views { reads: inputs, mut writes, scratch: [scratch, _], integers } = self.at_hand.tensors.views(&wanted);
+        let (parameters, statistics) = self.buffers.of_chain(of.parameters.clone(), of.statistics.clone());
+        let parameters = of.weights(parameters, scratch, &self.threads);
         let found = match &mut of.work {
             Work::Elsewhere => None,
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.at_hand.labels)),
@@ -115,13 +121,13 @@ impl Compute for Cpu {
                 if let Some((integers, dtype)) = integers.filter(|_| pass.inputs.contains(&TensorAddress::Input)) {
                     kernel.take_integers(integers, dtype);
                 }
-                let (parameters, statistics) = self.buffers.of_chain(of.parameters.clone(), of.statistics.clone());
                 kernel.swap_workspace(&mut workspace);
-                kernel.forward(pass.mode, &inputs, parameters, statistics, outputs[0]);
+                kernel.forward(pass.mode, &inputs, parameters, statistics, writes[0]);
                 kernel.swap_workspace(&mut workspace);
                 None
             }
         };
+        self.at_hand.tensors.keep(&wanted);
         *self.at_hand.tensors.workspace() = workspace;
         Ok(found)
     }
@@ -130,11 +136,15 @@ impl Compute for Cpu {
         let of = &mut self.at_hand.chains[pass.chain];
         let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
         let reads: Vec<&TensorAddress> = pass.inputs.iter().chain([&pass.output, &pass.d_output]).collect();
-        let wanted = pass.d_inputs.iter().map(|d| d.as_ref().map_or(&TensorAddress::Nothing, |(place, _)| place));
-        let writes: Vec<&TensorAddress> = wanted.collect();
-        let (tensors, mut d_inputs) = self.at_hand.tensors.views(&reads, &writes);
+        let wanted = pass.d_inputs.iter().map(|d| d.as_ref().map_or((&NOTHING, false), |(place, adds)| (place, *adds)));
+        let writes: Vec<(&TensorAddress, bool)> = wanted.collect();
+        let wanted = Wanted { reads: &reads, writes: &writes, scratch: of.scratch(pass.d_parameters.is_some()) };
+        let Views { reads, writes: mut d_inputs, scratch: [scratch, made], .. } = self.at_hand.tensors.views(&wanted);
         let (inputs, y, d_output) =
-            (&tensors[..pass.inputs.len()], tensors[pass.inputs.len()], tensors[pass.inputs.len() + 1]);
+            (&reads[..pass.inputs.len()], reads[pass.inputs.len()], reads[pass.inputs.len() + 1]);
+        let (w, g) = (self.buffers.of_layers(), self.buffers.arena(Buffer::Gradients));
+        // SAFETY: no message is in flight on parameters that a layer reads.
+        let w = of.weights(unsafe { w.slice(of.parameters.clone()) }, scratch, &self.threads);
         match &mut of.work {
             Work::Elsewhere => {}
             Work::Loss(loss, weight) => {
@@ -146,17 +156,24 @@ impl Compute for Cpu {
                 let with_flag =
                     |(slice, wanted): (_, &Option<(_, bool)>)| wanted.as_ref().map(|(_, adds)| (slice, *adds));
                 let mut d_inputs: Vec<Option<(&mut [f32], bool)>> = wanted.map(with_flag).collect();
-                let (w, g) = (self.buffers.of_layers(), self.buffers.arena(Buffer::Gradients));
-                // SAFETY: no message is in flight on parameters that a layer reads.
-                let w = unsafe { w.slice(of.parameters.clone()) };
-                // SAFETY: exchanges of these gradients start after this task, by the program's order, and exchanges of
-                // earlier contents of this memory ended before their update, which comes before this task.
-                let own = |adds| (unsafe { g.slice_mut(of.gradients.clone()) }, adds);
+                let narrow = g.dtype() != Dtype::F32;
+                let d_parameters: Option<(&mut [f32], bool)> = match pass.d_parameters {
+                    Some(_) if narrow => Some((&mut *made, false)),
+                    // SAFETY: exchanges of these gradients start after this task, by the program's order, and exchanges of
+                    // earlier contents of this memory ended before their update, which comes before this task.
+                    Some(adds) => Some((unsafe { g.slice_mut(of.gradients.clone()) }, adds)),
+                    None => None,
+                };
                 kernel.swap_workspace(&mut workspace);
-                kernel.backward(inputs, y, w, d_output, &mut d_inputs, pass.d_parameters.map(own));
+                kernel.backward(inputs, y, w, d_output, &mut d_inputs, d_parameters);
                 kernel.swap_workspace(&mut workspace);
+                if let (true, Some(adds)) = (narrow, pass.d_parameters) {
+                    // SAFETY: as above.
+                    keep_gradient(made, unsafe { g.slice_mut(of.gradients.clone()) }, adds, &self.threads);
+                }
             }
         }
+        self.at_hand.tensors.keep(&wanted);
         *self.at_hand.tensors.workspace() = workspace;
         Ok(())
     }
@@ -177,57 +194,36 @@ impl Compute for Cpu {
     }
 
     fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError> {
-        let parts = match formula.decays() {
-            true => self.decays.parts(range, formula.decay_batch_norm).collect(),
-            false => vec![(range, false)],
-        };
-        let mut tiles = Vec::new();
-        for (part, decays) in parts {
-            let within = (0..part.len().div_ceil(TILE)).map(|tile| tile_range(tile, TILE, part.len()));
-            tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, decays)));
+        match formula.decays() {
+            true => {
+                let parts = self.decays.parts(range, formula.decay_batch_norm);
+                update(&self.buffers, parts, formula, &self.threads);
+            }
+            false => update(&self.buffers, std::iter::once((range, false)), formula, &self.threads),
         }
-        let buffers = &self.buffers;
-        self.threads.each(tiles.len(), |_, tile| {
-            let (part, decays) = (&tiles[tile].0, tiles[tile].1);
-            let slice = |of: &BoundBuffer| {
-                let (arena, place) = (buffers.arena(of.buffer), buffers.place(of.buffer, part));
-                // SAFETY: no two tiles overlap, and a formula's buffers are distinct. By the program's order no
-                // exchange is in flight on what a task writes, nor writes what it reads.
-                unsafe {
-                    if of.written { Slice::Written(arena.slice_mut(place)) } else { Slice::Read(arena.slice(place)) }
-                }
-            };
-            let mut slices: Vec<Slice<'_>> = formula.buffers.iter().map(slice).collect();
-            super::evaluate(formula, decays, &mut slices);
-        });
         Ok(())
     }
 
     fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {
         let (read, written) = of.extents();
+        // By the program's order no message is in flight on what a copy writes, and nothing writes what it reads.
         match (from, to) {
             (Spot::Buffer(from), Spot::Buffer(to)) => self.buffers.copy(of, *from, *to),
             (Spot::Buffer(from), Spot::Tensor(to)) => {
-                // By the program's order no message is in flight on what a copy writes, and nothing writes what it reads.
                 let arena = self.buffers.arena(*from);
-                if arena.dtype().is_integer() {
-                    // SAFETY: as above. Integers are samples on their way to the input.
-                    let from = unsafe { arena.bytes(0..read as usize) };
-                    move_integers(of, arena.dtype(), from, self.at_hand.tensors.input.bytes_mut());
-                } else {
-                    // SAFETY: as above.
-                    let from = unsafe { arena.slice(0..read as usize) };
-                    move_rows(of, from, self.at_hand.tensors.tensor_mut(to));
-                }
+                // SAFETY: as above. Integers are samples on their way to the input.
+                let from = unsafe { arena.bytes(0..read as usize) };
+                move_numbers(of, (from, arena.dtype()), self.at_hand.tensors.numbers_mut(to));
             }
             (Spot::Tensor(from), Spot::Buffer(to)) => {
+                let arena = self.buffers.arena(*to);
                 // SAFETY: as above.
-                let to = unsafe { self.buffers.arena(*to).slice_mut(0..written as usize) };
-                move_rows(of, self.at_hand.tensors.tensor(from), to);
+                let to = unsafe { arena.bytes_mut(0..written as usize) };
+                move_numbers(of, self.at_hand.tensors.numbers(from), (to, arena.dtype()));
             }
             (Spot::Tensor(from), Spot::Tensor(to)) => {
-                let (from, mut to) = self.at_hand.tensors.views(&[from], &[to]);
-                move_rows(of, from[0], to[0]);
+                let (from, to) = self.at_hand.tensors.pair(from, to);
+                move_numbers(of, from, to);
             }
         }
         Ok(())
@@ -239,11 +235,16 @@ impl Storage for Cpu {
         Ok(self.buffers.read(values))
     }
 
+    fn read_part(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Vec<f32>, DeviceError> {
+        // SAFETY: values are read between tasks, when nothing is in flight.
+        Ok(unsafe { self.buffers.arena(buffer).widened(range) }.into_owned())
+    }
+
     fn lent(&self, values: Values) -> Option<&[f32]> {
         let Values::Buffer(buffer) = values else { return None };
         let arena = self.buffers.arena(buffer);
         // SAFETY: values are lent between tasks, when nothing is in flight, and tasks need the device exclusively.
-        Some(unsafe { arena.slice(0..arena.len()) })
+        (arena.dtype() == Dtype::F32).then(|| unsafe { arena.slice(0..arena.len()) })
     }
 
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError> {
@@ -262,7 +263,7 @@ impl Storage for Cpu {
     }
 
     fn tensor(&mut self, place: &TensorAddress) -> Result<Vec<f32>, DeviceError> {
-        Ok(self.at_hand.tensors.tensor(place).to_vec())
+        Ok(self.at_hand.tensors.tensor(place).into_owned())
     }
 
     fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError> {
@@ -282,13 +283,13 @@ impl Storage for Cpu {
     }
 
     fn warm(&mut self, places: &[TensorAddress]) {
-        let sum = |place: &TensorAddress| self.at_hand.tensors.tensor(place).iter().step_by(16).sum::<f32>();
-        std::hint::black_box(places.iter().map(sum).sum::<f32>());
+        let lines = |place: &TensorAddress| self.at_hand.tensors.numbers(place).0.iter().step_by(LINE_BYTES);
+        std::hint::black_box(places.iter().flat_map(lines).map(|byte| u64::from(*byte)).sum::<u64>());
     }
 
     fn scratch_bytes(&mut self) -> (usize, usize) {
-        let workspace = self.at_hand.tensors.workspace().bytes();
-        let arena = self.at_hand.tensors.begin().bytes().len();
+        let slab = self.at_hand.tensors.begin();
+        let (arena, workspace) = (slab.bytes().len(), slab.workspace.bytes() + slab.wide.bytes());
         self.at_hand.tensors.end();
         (arena, workspace)
     }

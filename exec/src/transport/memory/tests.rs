@@ -79,7 +79,7 @@ fn parts_of_a_region_are_elements_of_its_format() {
 }
 
 #[test]
-#[should_panic(expected = "the host adds fp32, not u32")]
+#[should_panic(expected = "the host adds fp32 and bf16, not u32")]
 fn sums_of_other_formats_are_refused() {
     let mut words = [1u32, 2];
     // SAFETY: the array outlives its region.

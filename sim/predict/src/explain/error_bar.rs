@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use lockstep_models::Op;
-use lockstep_models::profile::{Interval, Profile, TransportEntry, chain_key};
+use lockstep_models::profile::{Interval, Profile, TransportEntry, cpu_chain_key};
 use lockstep_sim::answer::{CostParameter, OwnTime, Sensitivity};
 use lockstep_sim::costs::kernel_error;
 use lockstep_topology::cluster::{DeviceKind, Figure};
@@ -91,7 +91,7 @@ fn relative(profile: &Profile, time: OwnTime, predicted: &Predicted) -> f64 {
             let mut keys: BTreeSet<(String, &str)> = BTreeSet::new();
             for task in program.roles.iter().flat_map(|role| &role.tasks) {
                 if let Op::Compute { chain, phase, .. } = task.op {
-                    keys.insert((chain_key(program, chain), phase.name()));
+                    keys.insert((cpu_chain_key(program, chain), phase.name()));
                 }
             }
             let own = |entry: &&lockstep_models::profile::ComputeEntry| {
