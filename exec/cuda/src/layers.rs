@@ -78,10 +78,9 @@ macro_rules! layers {
             [$($layer::entries()),*].concat()
         }
 
-        /// The head of the layer that has one.
-        fn made<A: Activation>(of: &mut Wanted<'_>) -> Box<dyn Head<A>> {
-            let made = None$(.or_else(|| $layer::made(of)))*;
-            made.unwrap_or_else(|| panic!("{} computes nothing", of.layer.kind()))
+        /// The head of the layer; `None` where no file makes one.
+        fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
+            None$(.or_else(|| $layer::made(of)))*
         }
     };
 }

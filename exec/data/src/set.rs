@@ -32,7 +32,7 @@ mod transform;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockstep_models::{Augmentation, Model, SampleForm, SampleTensor, SetSizes, Shape, StoredSamples};
+use lockstep_models::{Augmentation, IGNORED_LABEL, Model, SampleForm, SampleTensor, SetSizes, Shape, StoredSamples};
 use lockstep_topology::{InputError, nearest};
 
 pub use finish::Finish;
@@ -133,7 +133,7 @@ impl Dataset {
         if labels.len() as u64 != samples as u64 * each {
             return error(format!("{} labels", labels.len()), format!("are not {each} for each of {samples} samples"));
         }
-        if let Some(at) = labels.iter().position(|label| *label >= classes) {
+        if let Some(at) = labels.iter().position(|label| *label >= classes && (each == 1 || *label != IGNORED_LABEL)) {
             let sample = at as u64 / each;
             let message = format!("of sample {sample} must be below {classes}, the number of classes: fix the labels");
             return error(format!("label {}", labels[at]), message);

@@ -22,6 +22,12 @@ pub(super) const KIND: LayerKind = LayerKind {
 
 impl LayerRule for LogisticCrossEntropy {
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        if inputs[0].has(Dimension::Position) {
+            return Err(format!(
+                "takes one vector of scores, and its input is {}: use softmax_cross_entropy",
+                inputs[0]
+            ));
+        }
         SoftmaxCrossEntropy.signature(inputs)
     }
 

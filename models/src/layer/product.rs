@@ -11,11 +11,18 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for Product {
-    /// The first input's: each side of the second is as long, or 1 (squeeze and excitation: c × h × w times c × 1 × 1).
+    /// The first input's: each side of the second is as long, or 1 (squeeze and excitation: c × h × w times c × 1 × 1). Ranks may
+    /// each have some features of inputs of one shape; those of sequences have one (gated units).
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let [first, second] = inputs else {
             return Err(format!("has {} inputs: product takes two, multiply one after the other", inputs.len()));
         };
+        if first == second {
+            return Ok(Signature::elementwise(inputs, *first));
+        }
+        if first.has(Dimension::Position) || second.has(Dimension::Position) {
+            return Err(format!("multiplies {first} by {second}: sequences must have one shape"));
+        }
         match second.dimensions().iter().all(|(dimension, size)| *size == 1 || *size == first.size(*dimension)) {
             true => Ok(Signature::elementwise(inputs, *first).with_whole(&[Dimension::Feature])),
             false => Err(format!("multiplies {first} by {second}: each side of the second must be as long, or 1")),

@@ -4,6 +4,7 @@
 //! Layers that are sums of products or work element by element are fully described; of the others it says which indices are
 //! whole, and their files keep what the indices cannot say: work, and what is kept for the backward passes.
 
+use super::linear::features_of_positions;
 use super::{ImageShape, Pass, Shape};
 use crate::{AxisLayout, Dimension};
 
@@ -131,6 +132,28 @@ impl Signature {
             }
         }
         signature
+    }
+
+    /// Of a layer that works on the features of each head at each position by themselves, with the index of the features of a
+    /// head; the error says what does not fit. Heads are free, if there are several.
+    pub(super) fn of_heads(input: Shape, heads: u32) -> Result<(Signature, IndexId), String> {
+        let features = features_of_positions(input, "give it sequences")?;
+        if heads == 0 || !features.is_multiple_of(heads) {
+            return Err(format!("divides {features} features among {heads} heads: use heads that divide them"));
+        }
+        let mut of = Signature::of_samples(1);
+        for (dimension, size) in input.dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
+            let index = of.index((*size).into(), IndexUse::Free);
+            of.output.push((index, *dimension));
+        }
+        if heads > 1 {
+            let head = of.index(heads.into(), IndexUse::Free);
+            of.output.push((head, Dimension::Feature));
+        }
+        let width = of.index((features / heads).into(), IndexUse::Whole);
+        of.output.push((width, Dimension::Feature));
+        of.inputs[0] = of.output.clone();
+        Ok((of, width))
     }
 
     /// Adds an index.

@@ -1,7 +1,13 @@
-//! Defines softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch. Of a
-//! sequence it is the mean over the positions, each of which has a label.
+//! Defines softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
+//!
+//! A sample of a sequence has a label at each position, and its loss is the mean over those that count: it follows from the
+//! sample alone, so that ranks need not know each other's labels, and equals the mean over all labels of a batch where samples
+//! have equally many.
 
 use super::*;
+
+/// A label of a position that counts neither in the loss nor in its gradient.
+pub const IGNORED_LABEL: u32 = u32::MAX;
 
 pub(super) struct SoftmaxCrossEntropy;
 

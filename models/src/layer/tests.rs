@@ -1,7 +1,10 @@
 //! Compares output shapes with counting: a table of cases worked by hand, and a window that is moved position by
 //! position.
 
-use super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
+use super::{
+    BatchNorm, Conv2d, Dense, Dimension, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, RmsNorm, Rotary,
+    RotaryPairing, RotaryScaling, Scale, Shape,
+};
 
 fn shape(channels: u32, height: u32, width: u32) -> Shape {
     Shape::of_image(channels, height, width)
@@ -121,8 +124,49 @@ fn sides_are_vertical_then_horizontal() {
     assert_eq!(layer.output_shape(&[shape(1, 9, 4)]), Ok(shape(1, 5, 3)));
 }
 
+fn sequence(positions: u32, features: u32) -> Shape {
+    Shape::new(&[(Dimension::Position, positions), (Dimension::Feature, features)])
+}
+
+fn llama3(low_freq_factor: f32, high_freq_factor: f32) -> RotaryScaling {
+    let original_max_position_embeddings = 8192;
+    RotaryScaling::Llama3 { factor: 8.0, low_freq_factor, high_freq_factor, original_max_position_embeddings }
+}
+
+/// Of two heads.
+fn rotary(theta: f32, fraction: f32, scaling: RotaryScaling) -> Layer {
+    Layer::Rotary(Rotary { heads: 2, theta, fraction, pairing: RotaryPairing::Halves, scaling })
+}
+
+/// Frequencies by hand: without scaling powers of theta; Llama's divide long waves by the factor and keep short ones; those of
+/// YaRN too, by the place of the pair.
+#[test]
+fn rotary_frequencies_by_hand() {
+    let of = |scaling| {
+        let rotary = Rotary { heads: 2, theta: 10_000.0, fraction: 0.5, pairing: RotaryPairing::Halves, scaling };
+        (rotary.frequencies(16), rotary.magnitude())
+    };
+    let near = |found: &[f64], expected: &[f64]| {
+        assert_eq!(found.len(), expected.len());
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12 * b), "{found:?} {expected:?}");
+    };
+    let plain = [1.0, 0.1, 0.01, 0.001]; // 10000^(−2j/8)
+    near(&of(RotaryScaling::None).0, &plain);
+    near(&of(RotaryScaling::Linear { factor: 4.0 }).0, &plain.map(|f| f / 4.0));
+    // Waves in 8192 positions: 1304, 130.4, 13.04, 1.304. The last is (1.304 − 1) / 3 of the way from divided to kept.
+    let waves = 8192.0 * 0.001 / (2.0 * std::f64::consts::PI);
+    let kept = (waves - 1.0) / 3.0;
+    near(&of(llama3(1.0, 4.0)).0, &[1.0, 0.1, 0.01, 0.001 * (kept + (1.0 - kept) / 8.0)]);
+    let (beta_fast, beta_slow, original_max_position_embeddings) = (32.0, 1.0, 8192);
+    let yarn = of(RotaryScaling::Yarn { factor: 4.0, beta_fast, beta_slow, original_max_position_embeddings });
+    // The pair that turns 32 times is 8 · ln(8192 / 64π) / 2 ln 10000 = 1.61, that which turns once 3.11: from 1 to 4.
+    near(&yarn.0, &[1.0, 0.1, 0.01 * (2.0 / 3.0 + 1.0 / 12.0), 0.001 * (1.0 / 3.0 + 2.0 / 12.0)]);
+    assert!((yarn.1 - (0.1 * 4f64.ln() + 1.0)).abs() < 1e-15);
+}
+
 #[test]
 fn errors_name_the_numbers() {
+    let rms = |epsilon, heads| Layer::RmsNorm(RmsNorm { epsilon, unit_offset: false, heads });
     let norm = |epsilon, momentum| Layer::BatchNorm(BatchNorm { epsilon, momentum });
     let cases: Vec<(Layer, Vec<Shape>, &str)> = vec![
         (conv(4, 5, 1, 0, 1, 1), vec![shape(1, 4, 8)], "a kernel of 5 does not fit the height of its input 1×4×8"),
@@ -151,6 +195,17 @@ fn errors_name_the_numbers() {
         (response(5, 1e-4, 0.75, 0.0), vec![shape(8, 1, 1)], "k is 0: it must be positive"),
         (Layer::Dropout(Dropout { rate: 1.0 }), vec![shape(8, 1, 1)], "rate is 1: it must lie in 0 to 1"),
         (Layer::Dropout(Dropout { rate: f32::NAN }), vec![shape(8, 1, 1)], "rate is NaN"),
+        (rms(0.0, 1), vec![sequence(4, 6)], "epsilon is 0"),
+        (rms(1e-5, 4), vec![sequence(4, 6)], "divides 6 features among 4 heads"),
+        (rms(1e-5, 1), vec![shape(6, 2, 2)], "its input is an image of 6×2×2"),
+        (rotary(1.0, 1.0, RotaryScaling::None), vec![sequence(4, 8)], "theta is 1: it must be above 1"),
+        (rotary(1e4, 0.3, RotaryScaling::None), vec![sequence(4, 8)], "fraction is 0.3: it turns 1 of the 4 features"),
+        (rotary(1e4, 1.5, RotaryScaling::None), vec![sequence(4, 8)], "fraction is 1.5"),
+        (rotary(1e4, 1.0, RotaryScaling::Linear { factor: 0.0 }), vec![sequence(4, 8)], "factor is 0"),
+        (rotary(1e4, 1.0, llama3(4.0, 1.0)), vec![sequence(4, 8)], "low_freq_factor is 4 and high_freq_factor 1"),
+        (Layer::Product, vec![sequence(4, 8), sequence(4, 1)], "sequences must have one shape"),
+        (Layer::SoftmaxCrossEntropy, vec![sequence(4, 1)], "two classes or more"),
+        (Layer::LogisticCrossEntropy, vec![sequence(4, 8)], "use softmax_cross_entropy"),
         (norm(0.0, 0.9), vec![shape(1, 1, 1)], "epsilon is 0"),
         (norm(1e-5, f32::NAN), vec![shape(1, 1, 1)], "momentum is NaN"),
     ];

@@ -1,7 +1,7 @@
 //! Lowers the passes of a fused chain of layers to lists of commands.
 
 use lockstep_exec::device::{ChainLayer, Draw, Mode, cpu, output_of};
-use lockstep_models::Layer;
+use lockstep_models::{Layer, Shape};
 
 use super::head::{Head, Wanted};
 use super::made;
@@ -22,7 +22,29 @@ pub struct ChainKernel<A> {
     scratch_bytes: u64,
 }
 
+/// Allocates nothing, for kernels that do not run.
+struct Nowhere;
+
+impl Allocator for Nowhere {
+    fn take(&mut self, _: u64) -> u64 {
+        0
+    }
+}
+
 impl<A: Activation> ChainKernel<A> {
+    /// The first layer of `chain` that has no kernel, by its place: one of sequences, or one that no file lowers.
+    pub fn lacks(chain: &[ChainLayer<'_>]) -> Option<usize> {
+        let computes = |member: &ChainLayer<'_>| {
+            let &ChainLayer { layer, inputs } = member;
+            let (output, rest, samples, form) = (output_of(member), &[], 1, TensorForm::default());
+            let is_image = |shape: &Shape| shape.as_image().is_some();
+            let of = &mut Wanted { layer, inputs, output, rest, samples, form, space: &mut Nowhere };
+            let is_view = layer.rule().kind().is_view;
+            inputs.iter().chain([&output]).all(is_image) && (is_view || made::<A>(of).is_some())
+        };
+        chain.iter().position(|member| !computes(member))
+    }
+
     /// Whether kernels can index a batch's tensors, each of which must have fewer than 2³² elements; otherwise the
     /// batch must be smaller.
     pub fn fits(chain: &[ChainLayer<'_>], samples: u32) -> bool {
@@ -33,7 +55,7 @@ impl<A: Activation> ChainKernel<A> {
     /// A kernel for `chain`, which must be one that [`cpu::Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
     ///
     /// # Panics
-    /// When the chain is unsupported, [`ChainKernel::fits`] is false, or the products' factors have another type.
+    /// When the chain is unsupported, [`ChainKernel::lacks`] a layer, [`ChainKernel::fits`] is false, or the products' factors have another type.
     pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: TensorForm, space: &mut dyn Allocator) -> ChainKernel<A> {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
@@ -44,7 +66,8 @@ impl<A: Activation> ChainKernel<A> {
         let head: Box<dyn Head<A>> = match computing.split_first() {
             Some((first, rest)) => {
                 let &&ChainLayer { layer, inputs } = first;
-                made(&mut Wanted { layer, inputs, output: output_of(first), rest, samples, form, space })
+                let made = made(&mut Wanted { layer, inputs, output: output_of(first), rest, samples, form, space });
+                made.unwrap_or_else(|| panic!("{} computes nothing", layer.kind()))
             }
             None => Box::new(Sum { relu: false }),
         };

@@ -56,10 +56,15 @@ pub(super) fn chains<A: Activation>(
         let head = model.node(plan.layers[0]);
         let work = if plan.samples == 0 {
             Work::Elsewhere
-        } else if head.layer.is_loss() {
+        } else if head.layer.is_loss() && head.signature.parameters.is_empty() {
             let labels = head.labels().map_or(1, |labels| labels.elements() as u32);
             let loss = CrossEntropyKernels::of_labels(&head.layer, model.classes(), (samples, labels), &mut space);
             Work::Loss(loss, head.loss_weight)
+        } else if let Some(lacking) = ChainKernel::<A>::lacks(&members) {
+            let node = model.node(plan.layers[lacking]);
+            let call = format!("{} ({})", node.name, node.layer.kind());
+            let reason = "GPUs compute no such layer here yet: use device cpu, or predict with lockstep sim predict";
+            return Err(DeviceError::Refused { call, reason: reason.to_owned() });
         } else if ChainKernel::<A>::fits(&members, samples) {
             Work::Kernel(ChainKernel::new(&members, samples, form, &mut space))
         } else {

@@ -64,6 +64,26 @@ fn later_allocation_failures_name_the_use() {
     });
 }
 
+/// A layer that CPUs alone compute is named before the first step.
+#[test]
+fn layers_without_a_kernel_are_refused() {
+    scene("errors::layers_without_a_kernel_are_refused", &[], || {
+        let layers = "{ kind = \"dense\", out_features = 8 },\n{ name = \"norm\", kind = \"rms_norm\" },\n\
+                      { kind = \"dense\", out_features = 10 },\n{ kind = \"softmax_cross_entropy\" },\n";
+        let text = format!("name = \"m\"\ninput = [1, 28, 28]\nlayer = [\n{layers}]\n");
+        let model = lockstep_readers::parse_model("m.toml", &text).expect("a model");
+        let program = Job::new(Arc::new(model), 1, 4).program().expect("a program");
+        let (data, _) = Dataset::load("mnist", &program.model).expect("digits");
+        let devices = gpus(Precision::F32);
+        let Err(ExecError::Device(error)) =
+            run(&program, &data, &RunOptions { steps: 1, devices, ..RunOptions::default() }).map(drop)
+        else {
+            panic!("it has no kernel")
+        };
+        assert!(error.to_string().contains("norm (rms_norm): GPUs compute no such layer"), "{error}");
+    });
+}
+
 /// Missing prerequisites of a machine are named.
 #[test]
 fn an_old_driver_is_reported() {

@@ -1,5 +1,5 @@
-//! Normalises each place over its channels (Ba et al. 2016). A thread processes a sample, and in the gradients of γ and β
-//! a channel.
+//! Normalises each pixel of an image over its channels (Ba et al. 2016). A thread processes a sample, and in the gradients of
+//! γ and β a channel.
 
 use lockstep_models::Layer;
 
@@ -9,10 +9,13 @@ use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{put, wide};
 use crate::workspace::{Workspace, bytes};
 
-/// Makes the head of such a layer.
+/// Makes the head of such a layer; rows of features are normalised elsewhere.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::LayerNorm(layer) = of.layer else { return None };
     let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());
+    if plane == 1 {
+        return None;
+    }
     Some(Box::new(LayerNorm { channels, plane, epsilon: layer.epsilon, threads, kept: Vec::new() }))
 }
 

@@ -1,6 +1,6 @@
 //! Computes cross-entropies against labels, the end of every model: of a softmax, or of independent logistic units.
 
-use lockstep_models::Layer;
+use lockstep_models::{IGNORED_LABEL, Layer};
 
 use super::Loss;
 use crate::simd::{put, wide};
@@ -33,9 +33,9 @@ pub struct CrossEntropy {
     /// `[samples, classes]` of the last forward pass.
     probabilities: Vec<f32>,
     labels: Vec<u32>,
-    /// The loss of each label of the last forward pass.
+    /// The loss of each sample of the last forward pass.
     losses: Vec<f64>,
-    /// Labels of a sample, over which its loss is the mean.
+    /// Labels of a sample; its loss is the mean over those that count.
     each: usize,
 }
 
@@ -48,7 +48,7 @@ impl CrossEntropy {
         CrossEntropy::of_labels(layer, classes, samples, 1)
     }
 
-    /// The same with `each` labels for each sample, whose loss is their mean.
+    /// The same with `each` labels for each sample, whose loss is the mean over those that count.
     ///
     /// # Panics
     /// As there.
@@ -63,12 +63,12 @@ impl CrossEntropy {
             classes,
             probabilities: Vec::with_capacity(classes * samples * each),
             labels: Vec::with_capacity(samples * each),
-            losses: Vec::with_capacity(samples * each),
+            losses: Vec::with_capacity(samples),
             each,
         }
     }
 
-    /// Computes the loss of `logits`, `[samples, …, classes]`, with a label below `classes` for each row.
+    /// Computes the loss of `logits`, `[samples, …, classes]`, with a label for each row: a class, or [`IGNORED_LABEL`].
     pub fn forward(&mut self, logits: &[f32], labels: &[u32]) -> Loss {
         assert_eq!(logits.len(), labels.len() * self.classes, "one label per row of scores");
         self.labels.clear();
@@ -76,48 +76,60 @@ impl CrossEntropy {
         self.probabilities.clear();
         self.losses.clear();
         let mut loss = Loss::default();
-        for (row, label) in logits.chunks_exact(self.classes).zip(labels) {
-            let label = *label as usize;
-            let (mut best, mut largest) = (0, row[0]);
-            for (class, logit) in row.iter().enumerate() {
-                if *logit > largest {
-                    (best, largest) = (class, *logit);
+        for (rows, labels) in logits.chunks_exact(self.classes * self.each).zip(labels.chunks_exact(self.each)) {
+            let mut of_sample = 0.0;
+            for (row, label) in rows.chunks_exact(self.classes).zip(labels) {
+                if *label == IGNORED_LABEL {
+                    self.probabilities.resize(self.probabilities.len() + self.classes, 0.0);
+                    continue;
                 }
+                let label = *label as usize;
+                let (mut best, mut largest) = (0, row[0]);
+                for (class, logit) in row.iter().enumerate() {
+                    if *logit > largest {
+                        (best, largest) = (class, *logit);
+                    }
+                }
+                of_sample += match self.link {
+                    Link::Softmax => softmax(row, label, largest, &mut self.probabilities),
+                    Link::Logistic => logistic(row, label, &mut self.probabilities),
+                };
+                // Nothing compares larger than NaN, but it is no answer.
+                loss.correct += usize::from(best == label && !largest.is_nan());
             }
-            let of_sample = match self.link {
-                Link::Softmax => softmax(row, label, largest, &mut self.probabilities),
-                Link::Logistic => logistic(row, label, &mut self.probabilities),
-            };
+            let of_sample = of_sample / counted(labels) as f64;
             loss.sum += of_sample;
             self.losses.push(of_sample);
-            // Nothing compares larger than NaN, but it is no answer.
-            loss.correct += usize::from(best == label && !largest.is_nan());
         }
-        loss.sum /= self.each as f64;
         loss
     }
 
     /// The losses of the last forward pass by sample, in nats.
     pub fn losses(&self) -> Vec<f64> {
-        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / self.each as f64;
-        match self.each {
-            1 => self.losses.clone(),
-            each => self.losses.chunks_exact(each).map(mean).collect(),
-        }
+        self.losses.clone()
     }
 
     /// Computes the gradient of `scale · Σ losses` with respect to the logits; `scale` is 1 / (samples of the global
     /// batch). Adds to `d_logits` when `accumulate`.
     pub fn backward(&mut self, scale: f32, d_logits: &mut [f32], accumulate: bool) {
         assert_eq!(d_logits.len(), self.probabilities.len(), "the gradient of the last forward pass");
-        let scale = scale / self.each as f32;
-        let rows = self.probabilities.chunks_exact(self.classes).zip(&self.labels);
-        for ((row, label), target) in rows.zip(d_logits.chunks_exact_mut(self.classes)) {
-            let label = *label as usize;
-            let gradient = |(class, p): (usize, &f32)| if class == label { (*p - 1.0) * scale } else { *p * scale };
-            wide!(put(target, accumulate, row.iter().enumerate().map(gradient)));
+        let of_sample = self.classes * self.each;
+        let samples = self.probabilities.chunks_exact(of_sample).zip(self.labels.chunks_exact(self.each));
+        for ((rows, labels), targets) in samples.zip(d_logits.chunks_exact_mut(of_sample)) {
+            let scale = scale / counted(labels) as f32;
+            let rows = rows.chunks_exact(self.classes).zip(labels);
+            for ((row, label), target) in rows.zip(targets.chunks_exact_mut(self.classes)) {
+                let label = *label as usize;
+                let gradient = |(class, p): (usize, &f32)| if class == label { (*p - 1.0) * scale } else { *p * scale };
+                wide!(put(target, accumulate, row.iter().enumerate().map(gradient)));
+            }
         }
     }
+}
+
+/// The labels that count, at least one: where none does, the loss is 0.
+pub(super) fn counted(labels: &[u32]) -> usize {
+    labels.iter().filter(|label| **label != IGNORED_LABEL).count().max(1)
 }
 
 /// ln Σ eˣ − x(label), shifted by the largest so that no power overflows; appends the probabilities.

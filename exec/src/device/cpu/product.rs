@@ -1,6 +1,6 @@
 //! Multiplies two inputs; sides of the second that are 1 are repeated. A thread processes a sample.
 
-use lockstep_models::{ImageShape, Layer};
+use lockstep_models::{ImageShape, Layer, Shape};
 
 use super::elementwise::merge;
 use super::threads::{Disjoint, Threads};
@@ -11,7 +11,10 @@ use crate::workspace::{Workspace, bytes};
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let (Layer::Product, [first, second]) = (of.layer, of.inputs) else { return None };
-    Some(Box::new(Product { first: first.image(), second: second.image(), threads: of.threads.clone() }))
+    // Of sequences, which have one shape, each position is a row.
+    let row = |shape: &Shape| ImageShape { channels: 1, height: 1, width: shape.features() };
+    let [first, second] = [first, second].map(|shape| shape.as_image().unwrap_or_else(|| row(shape)));
+    Some(Box::new(Product { first, second, threads: of.threads.clone() }))
 }
 
 /// `y = a · b`, b repeated.

@@ -12,7 +12,8 @@ use crate::workspace::{Workspace, bytes};
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
-    let (input, output, threads) = (of.input().image(), of.output.image(), of.threads.clone());
+    let (Some(input), Some(output)) = (of.input().as_image(), of.output.as_image()) else { return None };
+    let threads = of.threads.clone();
     // For each side the inputs of an output's place and their weights.
     let sides = |side: &dyn Fn(Side) -> Vec<Vec<(usize, f32)>>| {
         [(input.height, output.height, true), (input.width, output.width, false)]

@@ -91,7 +91,11 @@ fn bad_inputs_of_tokens_are_refused() {
         ("out_features = 8\nweight_init", "weight_init", "lacks the key out_features"),
         ("heads = 4\nkey_heads = 2", "key_heads = 2", "lacks the key heads"),
         ("heads = 4\nkey_heads = 2", "heads = 4\nkey_heads = 3", "has 4 heads of queries and 3 of keys"),
-        ("inputs = [\"queries\", \"keys\", \"values\"]", "inputs = [\"queries\", \"keys\"]", "values (linear): nothing uses its output"),
+        (
+            "inputs = [\"queries\", \"keys\", \"values\"]",
+            "inputs = [\"queries\", \"keys\"]",
+            "values (linear): nothing uses its output",
+        ),
     ];
     for (from, to, wanted) in cases {
         let text = TEXT.replacen(from, to, 1);
