@@ -9,16 +9,19 @@
 //! |---|---|---|
 //! | `describe` | | one line of JSON: the layers with their attributes, shapes and parameters |
 //! | `parameters` | | all learnable parameters as drawn with seed 1; every later command computes with them |
-//! | `layer I` | the layer's inputs, then the gradient of its output; of a loss: scores, labels (`u32`) | its output, the gradient of each input, of its parameters, running statistics; of a loss: the gradient of the scores |
-//! | `step` | images, labels (`u32`) | scores of the last loss, the gradient of all parameters; fused as `exec run` does |
+//! | `layer I` | the layer's inputs, then the gradient of its output; of a loss: its input, labels (`u32`) | its output, the gradient of each input, of its parameters, running statistics; of a loss: the gradients of its input and parameters |
+//! | `step` | images or tokens (`u32`), labels (`u32`) | scores of the last loss, the gradient of all parameters; fused as `exec run` does |
 //! | `outputs` | images | the output of each layer but input and losses, not fused; to the bit those that `step` goes through |
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::sync::Arc;
 
-use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Threads};
+use lockstep_exec::device::cpu::{
+    ChainLayer, CrossEntropy, Kernel, LinearCrossEntropy, Loss, Mode, Threads, Workspace,
+};
 use lockstep_exec::init;
 use lockstep_models::{Dropout, Job, Layer, LayerId, Model, Node, Shape};
+use lockstep_topology::Dtype;
 use serde_json::{Map, Value, json};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -36,6 +39,36 @@ enum Work {
     Kernel(Kernel),
     /// With its weight in the sum of losses.
     Loss(CrossEntropy, f32),
+    LinearLoss(LinearCrossEntropy, f32),
+}
+
+impl Work {
+    /// The loss of its input, if it is one.
+    fn loss(&mut self, input: &[f32], parameters: &[f32], labels: &[u32]) -> Option<Loss> {
+        match self {
+            Work::Kernel(_) => None,
+            Work::Loss(loss, _) => Some(loss.forward(input, labels)),
+            Work::LinearLoss(loss, _) => Some(loss.forward(input, parameters, labels, &mut Workspace::default())),
+        }
+    }
+
+    /// The gradients of a loss, as [`Kernel::backward`] gives others.
+    fn loss_gradients(
+        &mut self,
+        scale: f32,
+        (input, parameters): (&[f32], &[f32]),
+        (d_input, adds): (&mut [f32], bool),
+        d_parameters: &mut [f32],
+    ) {
+        match self {
+            Work::Kernel(_) => {}
+            Work::Loss(loss, weight) => loss.backward(*weight * scale, d_input, adds),
+            Work::LinearLoss(loss, weight) => {
+                let (d_input, d_parameters) = (Some((d_input, adds)), Some((d_parameters, false)));
+                loss.backward(*weight * scale, (input, parameters), d_input, d_parameters, &mut Workspace::default());
+            }
+        }
+    }
 }
 
 struct Server {
@@ -88,17 +121,42 @@ impl Server {
         self.samples * self.model.node(id).output.elements() as usize
     }
 
+    fn labels(&self, from: &mut impl Read) -> Outcome<Vec<u32>> {
+        let each = self.model.labels().map_or(1, |labels| labels.elements() as usize);
+        Ok(read(from, self.samples * each)?.into_iter().map(f32::to_bits).collect())
+    }
+
+    /// Gives a kernel the tokens among its inputs, which are then none of its tensors.
+    fn tensors<'a>(&self, kernel: &mut Kernel, inputs: &[LayerId], values: &[&'a [f32]]) -> Vec<&'a [f32]> {
+        let is_tokens = |id: &LayerId| *id == LayerId(0) && self.model.sample().dtype.is_integer();
+        let all = inputs.iter().zip(values);
+        all.map(|(id, values)| {
+            if is_tokens(id) {
+                let bytes: Vec<u8> = values.iter().flat_map(|token| token.to_le_bytes()).collect();
+                kernel.take_integers(&bytes, Dtype::U32);
+            }
+            if is_tokens(id) { &[][..] } else { *values }
+        })
+        .collect()
+    }
+
     /// A kernel for `layers`, or their loss.
     fn stage(&self, layers: &[LayerId]) -> Stage {
         let nodes: Vec<&Node> = layers.iter().map(|id| self.model.node(*id)).collect();
         let kinds: Vec<Layer> = nodes.iter().map(|node| without_dropout(&node.layer)).collect();
         let members: Vec<ChainLayer<'_>> =
             kinds.iter().zip(&nodes).map(|(layer, node)| ChainLayer { layer, inputs: &node.input_shapes }).collect();
-        let work = if nodes[0].layer.is_loss() {
-            let loss = CrossEntropy::new(&nodes[0].layer, self.model.classes() as usize, self.samples);
-            Work::Loss(loss, nodes[0].loss_weight)
-        } else {
-            Work::Kernel(Kernel::new(&members, self.samples, &self.threads))
+        let (shape, weight) = (nodes[0].input_shapes[0], nodes[0].loss_weight);
+        let (features, each) =
+            (shape.features() as usize, nodes[0].labels().map_or(1, |labels| labels.elements() as usize));
+        let work = match &nodes[0].layer {
+            Layer::LinearCrossEntropy(layer) => {
+                Work::LinearLoss(LinearCrossEntropy::new(layer, features, self.samples, each, &self.threads), weight)
+            }
+            layer if layer.is_loss() => {
+                Work::Loss(CrossEntropy::of_labels(layer, self.model.classes() as usize, self.samples, each), weight)
+            }
+            _ => Work::Kernel(Kernel::new(&members, self.samples, &self.threads)),
         };
         let span = |ranges: Vec<&std::ops::Range<u64>>| match (ranges.first(), ranges.last()) {
             (Some(first), Some(last)) => first.start as usize..last.end as usize,
@@ -109,7 +167,7 @@ impl Server {
             inputs: nodes[0].inputs.clone(),
             output: layers[layers.len() - 1],
             parameters: span(
-                nodes.iter().flat_map(|node| &node.parameters).map(|parameter| &parameter.range).collect(),
+                layers.iter().flat_map(|id| self.model.parameters_read_by(*id)).map(|of| &of.range).collect(),
             ),
             statistics: span(nodes.iter().filter_map(|node| node.statistics.as_ref()).collect()),
         }
@@ -121,18 +179,24 @@ impl Server {
             stage.inputs.iter().map(|input| read(from, self.size(*input))).collect::<Outcome<_>>()?;
         let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
         let mut d_inputs: Vec<Vec<f32>> = inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
+        let parameters = &self.parameters[stage.parameters.clone()];
+        let mut d_parameters = vec![f32::NAN; parameters.len()];
         match &mut stage.work {
-            Work::Loss(loss, weight) => {
-                loss.forward(inputs[0], &labels(from, self.samples)?);
-                loss.backward(*weight / self.samples as f32, &mut d_inputs[0], false);
-                write(to, &d_inputs[0])
+            work @ (Work::Loss(..) | Work::LinearLoss(..)) => {
+                work.loss(inputs[0], parameters, &self.labels(from)?);
+                let (scale, of) = (1.0 / self.samples as f32, (inputs[0], parameters));
+                work.loss_gradients(scale, of, (&mut d_inputs[0], false), &mut d_parameters);
+                write(to, &d_inputs[0])?;
+                write(to, &d_parameters)
             }
             Work::Kernel(kernel) => {
+                let inputs = self.tensors(kernel, &stage.inputs, &inputs);
+                for (d_input, input) in d_inputs.iter_mut().zip(&inputs) {
+                    d_input.truncate(input.len());
+                }
                 let d_output = read(from, self.size(id))?;
                 let mut output = vec![f32::NAN; self.size(id)];
                 let mut statistics = init::statistics(&self.model)[stage.statistics].to_vec();
-                let parameters = &self.parameters[stage.parameters];
-                let mut d_parameters = vec![f32::NAN; parameters.len()];
                 kernel.forward(Mode::Train, &inputs, parameters, &mut statistics, &mut output);
                 let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), false))).collect();
                 let gradients = Some((&mut d_parameters[..], false));
@@ -152,6 +216,7 @@ impl Server {
             let mut stage = self.stage(&[id]);
             if let Work::Kernel(kernel) = &mut stage.work {
                 let inputs: Vec<&[f32]> = node.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
+                let inputs = self.tensors(kernel, &node.inputs, &inputs);
                 let mut statistics = init::statistics(&self.model)[stage.statistics].to_vec();
                 kernel.forward(Mode::Train, &inputs, &self.parameters[stage.parameters], &mut statistics, &mut output);
                 write(to, &output)?;
@@ -165,13 +230,16 @@ impl Server {
         let mut stages: Vec<Stage> = self.chains.iter().map(|chain| self.stage(chain)).collect();
         let mut outputs = vec![Vec::new(); self.model.layers().len()];
         outputs[0] = read(from, self.size(LayerId(0)))?;
-        let labels = labels(from, self.samples)?;
+        let labels = self.labels(from)?;
         let mut statistics = init::statistics(&self.model);
         for stage in &mut stages {
             let inputs: Vec<&[f32]> = stage.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
             match &mut stage.work {
-                Work::Loss(loss, _) => drop(loss.forward(inputs[0], &labels)),
+                work @ (Work::Loss(..) | Work::LinearLoss(..)) => {
+                    work.loss(inputs[0], &self.parameters[stage.parameters.clone()], &labels);
+                }
                 Work::Kernel(kernel) => {
+                    let inputs = self.tensors(kernel, &stage.inputs, &inputs);
                     let mut output = vec![f32::NAN; self.size(stage.output)];
                     let statistics = &mut statistics[stage.statistics.clone()];
                     kernel.forward(
@@ -198,19 +266,22 @@ impl Server {
                 written.push(!d_input.is_empty());
                 d_inputs.push(if d_input.is_empty() { vec![f32::NAN; self.size(*input)] } else { d_input });
             }
+            let inputs: Vec<&[f32]> = stage.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
+            let (parameters, d_parameters) =
+                (&self.parameters[stage.parameters.clone()], &mut gradient[stage.parameters.clone()]);
             match &mut stage.work {
-                Work::Loss(loss, weight) => {
-                    loss.backward(*weight / self.samples as f32, &mut d_inputs[0], written[0]);
+                work @ (Work::Loss(..) | Work::LinearLoss(..)) => {
+                    let (scale, of) = (1.0 / self.samples as f32, (inputs[0], parameters));
+                    work.loss_gradients(scale, of, (&mut d_inputs[0], written[0]), d_parameters);
                 }
                 Work::Kernel(kernel) => {
-                    let inputs: Vec<&[f32]> =
-                        stage.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
-                    let (parameters, d_parameters) =
-                        (&self.parameters[stage.parameters.clone()], &mut gradient[stage.parameters.clone()]);
+                    let inputs = self.tensors(kernel, &stage.inputs, &inputs);
                     let with_flag = d_inputs.iter_mut().zip(&written);
                     let mut wanted: Vec<_> = with_flag.map(|(d, adds)| Some((d.as_mut_slice(), *adds))).collect();
                     let output = &outputs[stage.output.index()];
-                    kernel.backward(&inputs, output, parameters, &d_output, &mut wanted, Some((d_parameters, false)));
+                    // The reader of a parameter of two layers has written its summand.
+                    let adds = self.model.tie().is_some_and(|tie| tie.owner == stage.output);
+                    kernel.backward(&inputs, output, parameters, &d_output, &mut wanted, Some((d_parameters, adds)));
                 }
             }
             for (input, d_input) in stage.inputs.iter().zip(d_inputs) {
@@ -228,9 +299,9 @@ fn without_dropout(layer: &Layer) -> Layer {
 
 /// The description from which another program builds the same layer.
 fn describe(node: &Node) -> Value {
-    let shape = |shape: &Shape| {
-        let image = shape.image();
-        json!([image.channels, image.height, image.width])
+    let shape = |shape: &Shape| match shape.as_image() {
+        Some(image) => json!([image.channels, image.height, image.width]),
+        None => json!(shape.sizes().collect::<Vec<_>>()),
     };
     let mut all = Map::new();
     let mut say = |key: &str, value: Value| drop(all.insert(key.to_owned(), value));
@@ -238,6 +309,8 @@ fn describe(node: &Node) -> Value {
     say("kind", json!(node.layer.kind()));
     say("inputs", json!(node.inputs.iter().map(|input| input.0).collect::<Vec<_>>()));
     say("output", shape(&node.output));
+    say("settings", json!(node.layer.to_string()));
+    say("tied_to", json!(node.tied_to.map(|owner| owner.0)));
     let parameters = node
         .parameters
         .iter()
@@ -270,10 +343,6 @@ fn describe(node: &Node) -> Value {
         _ => {}
     }
     Value::Object(all)
-}
-
-fn labels(from: &mut impl Read, count: usize) -> Outcome<Vec<u32>> {
-    Ok(read(from, count)?.into_iter().map(f32::to_bits).collect())
 }
 
 fn read(from: &mut impl Read, count: usize) -> Outcome<Vec<f32>> {

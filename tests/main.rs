@@ -55,6 +55,7 @@ mod stages;
 mod stalls;
 mod sweeps;
 mod symmetry;
+mod tied;
 mod tokens;
 mod tuning;
 mod unread;

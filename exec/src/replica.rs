@@ -105,7 +105,8 @@ impl Replica {
         seed: u64,
         threads: &Threads,
     ) -> Result<Replica, DeviceError> {
-        let (parameters, declared) = (init::parameters(&program.model, seed), Vec::new());
+        let declared = program.buffers.iter().map(|buffer| buffer.elements as usize).collect();
+        let parameters = init::parameters(&program.model, seed);
         let decoders = &Arc::new(Decoders::new());
         let making = Making { devices, rank: role.ranks.first(), arenas, declared, seed, threads, decoders };
         Replica::with_parameters(program, role, parameters, making)

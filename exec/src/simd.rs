@@ -8,6 +8,7 @@
 mod dispatch;
 #[cfg(target_arch = "x86_64")]
 mod eights;
+mod exponentials;
 mod fours;
 mod instructions;
 mod register;
@@ -17,6 +18,7 @@ mod sixteens;
 pub(crate) use dispatch::in_registers;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use eights::Eights;
+pub(crate) use exponentials::{exp, logistic, maximum, replace_and_sum, tanh};
 pub(crate) use fours::Fours;
 pub use instructions::Instructions;
 pub(crate) use register::Register;

@@ -24,8 +24,10 @@ pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{Arity, CaffeKind, InputUse, KernelClass, LayerKind, samples_per_group};
 pub use pool2d::PoolKind;
+pub use rotary::{RotaryPairing, RotaryScaling};
 pub use rule::{KeptTensor, LayerRule, Learned, OfKind};
 pub use signature::{Features, Index, IndexUse, MatrixProduct, PassLayouts, Signature};
+pub use softmax_cross_entropy::IGNORED_LABEL;
 pub use work::{Pass, Sizes, Work};
 
 /// A layer's position in topological order, which is also its index in [`Model::layers`](crate::Model::layers).
@@ -104,8 +106,10 @@ layers! {
     linear: Linear(Linear) [KIND] "Fully connected at each position.";
     embedding: Embedding(Embedding) [KIND] "A learned vector for each token.";
     position_embedding: PositionEmbedding [KIND] "A learned vector added at each position.";
+    rotary: Rotary(Rotary) [KIND] "Pairs of each head's features turned by their position.";
     attention: Attention(Attention) [KIND] "Each position's mean of the values that it attends to.";
     layer_norm: LayerNorm(LayerNorm) [KIND] "Normalisation of each place over its channels.";
+    rms_norm: RmsNorm(RmsNorm) [KIND] "Normalisation of each position by the root mean square of its features.";
     group_norm: GroupNorm(GroupNorm) [KIND] "Normalisation of each sample over groups of its channels.";
     response_norm: ResponseNorm(ResponseNorm) [KIND] "Each channel scaled by its norm among all channels' norms.";
     local_response_norm: LocalResponseNorm(LocalResponseNorm) [KIND] "Normalisation across neighbouring channels.";
@@ -125,6 +129,8 @@ layers! {
     relayout: Relayout(Relayout) [] "Its input in another layout; only in the part of a model that a rank holds.";
     softmax_cross_entropy: SoftmaxCrossEntropy [KIND]
         "Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.";
+    linear_cross_entropy: LinearCrossEntropy(LinearCrossEntropy) [KIND]
+        "A linear layer and softmax cross-entropy of its scores. Otherwise as [`Layer::SoftmaxCrossEntropy`].";
     logistic_cross_entropy: LogisticCrossEntropy [KIND]
         "Independent logistic units and the sum of their cross-entropies. Otherwise as [`Layer::SoftmaxCrossEntropy`].";
 }

@@ -34,13 +34,14 @@ pub use driver::{
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
-    Affine, Attention, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, Embedding, GroupNorm, Init, InitRules,
-    KernelClass, Layer, LayerId, LayerNorm, LeakyRelu, Linear, LocalResponseNorm, Pass, Pool2d, PoolKind, Reshape,
-    Resize, ResponseNorm, Scale, Select, Softmax, Work, samples_per_group,
+    Affine, Attention, BatchNorm, BlurPool, Border, Conv2d, Dense, Dropout, Embedding, GroupNorm, IGNORED_LABEL, Init,
+    InitRules, KernelClass, Layer, LayerId, LayerNorm, LeakyRelu, Linear, LinearCrossEntropy, LocalResponseNorm, Pass,
+    Pool2d, PoolKind, Reshape, Resize, ResponseNorm, RmsNorm, Rotary, RotaryPairing, RotaryScaling, Scale, Select,
+    Softmax, Work, samples_per_group,
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{
-    Draft, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer, Sharding,
+    Draft, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer, Sharding, Tie,
     multiplied_parts, node_first, random_model,
 };
 pub use optimizer::{
@@ -49,7 +50,9 @@ pub use optimizer::{
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan};
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
-pub use program::{Loops, Need, Origin, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within};
+pub use program::{
+    GradientShare, Loops, Need, Origin, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within,
+};
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{
     After, Area, Arithmetic, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise,

@@ -11,14 +11,15 @@ mod tasks;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_topology::{ErrorPlace, InputError};
+use lockstep_topology::{Dtype, ErrorPlace, InputError};
 
 use crate::{
-    Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, PassRanks, Piece, Program, RankRange,
-    Role, Shard, Sharding, Stages, Task, passes,
+    Buffer, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, PassRanks, Piece, Program,
+    RankRange, Role, Shard, Sharding, Stages, Task, passes,
 };
 
 use crate::graph::Tensor;
+use crate::program::sum_of_tied;
 use tasks::{Tasks, limit_exchanges};
 
 impl Job {
@@ -39,6 +40,9 @@ impl Job {
         }
         self.check_learners()?;
         let (graph, shard) = self.strategy.graph(self)?;
+        if shard.is_some() {
+            self.model.refuse_tie(("strategy", self.strategy.to_string(), "splits layers"))?;
+        }
         self.check_rule(shard.as_ref())?;
         let graph = graph.stepping_by(self.rule, self.clips);
         let graph = self.clipped(graph, shard.as_ref())?;
@@ -147,7 +151,9 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
     let (model, sharding) = (shard.map_or(&job.model, |(model, _)| model), shard.map(|(_, sharding)| sharding));
     let (chains, chain_of) = chain_of_layers(model);
     let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of, stages };
-    let (mut roles, buffers) = lowering.roles()?;
+    let (mut roles, mut buffers) = lowering.roles()?;
+    let rounds = Buffer::Gradients.dtype(job.gradients, job.precision, &[]) != Dtype::F32;
+    buffers.extend(sum_of_tied(model, &chains, &roles, rounds));
     if job.servers() > 0 {
         roles.push(server(&roles[0], Members::range(job.workers, job.servers()), job.concurrent_exchanges));
     }

@@ -10,6 +10,7 @@ mod multipliers;
 mod node_first;
 mod order;
 mod shard;
+mod tie;
 mod work;
 
 use std::ops::Range;
@@ -26,6 +27,7 @@ pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
 pub(crate) use shard::{COLUMNS, Entry, FEATURES, Names, SAMPLES, Table, shard};
 pub use shard::{PassRanks, Piece, ShardLayer, Sharding};
+pub use tie::Tie;
 
 /// A layer in its model.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +44,10 @@ pub struct Node {
     pub output: Shape,
     /// The indices of its operands.
     pub signature: Signature,
-    /// Learnable parameters: weight before bias, γ before β.
+    /// Learnable parameters: weight before bias, γ before β; none where it reads that of another layer.
     pub parameters: Vec<Parameter>,
+    /// The layer whose first parameter it reads in the place of its own.
+    pub tied_to: Option<LayerId>,
     /// Batch norm's running mean, then running variance: elements in the model's statistics arena.
     pub statistics: Option<Range<u64>>,
     /// The weight of a loss in the sum that training minimises, positive; 1 where the layer is none.
@@ -68,6 +72,11 @@ pub struct Parameter {
 }
 
 impl Node {
+    /// How many classes a loss tells apart.
+    pub fn classes(&self) -> u32 {
+        self.layer.rule().classes(self.input_shapes[0])
+    }
+
     /// The labels of a sample that a loss compares with its scores; `None` where it needs none, and of other layers.
     pub fn labels(&self) -> Option<SampleTensor> {
         self.layer.rule().labels(self.input_shapes.first().copied()?)
@@ -179,7 +188,7 @@ impl Model {
 
     /// Number of classes of each loss.
     pub fn classes(&self) -> u32 {
-        self.nodes[self.nodes.len() - 1].input_shapes[0].features()
+        self.nodes[self.nodes.len() - 1].classes()
     }
 
     /// Shape of one sample.

@@ -13,6 +13,7 @@ mod pass_samples;
 mod pieces;
 mod rank_model;
 mod span;
+mod tied;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub use need::{Loops, Need};
 pub use pieces::{Pieces, pieces_within};
 pub use rank_model::Origin;
 pub use span::Span;
+pub use tied::GradientShare;
+pub(crate) use tied::sum_of_tied;
 
 /// Ranks that do the same, and what they do in one iteration.
 #[derive(Debug, Clone, PartialEq)]

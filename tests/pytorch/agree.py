@@ -40,23 +40,27 @@ def fitting_samples(path: str, model: str) -> int:
 
 
 def images(description: dict, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random images and labels."""
+    """Random images, or tokens, and labels."""
     random = torch.Generator().manual_seed(seed)
     layers = description["layers"]
-    classes = layers[layers[-1]["inputs"][0]]["output"][0]
     shape = (description["samples"], *layers[0]["output"])
+    if "tokens" in layers[0]:
+        draw = lambda: torch.randint(layers[0]["tokens"], shape, generator=random)
+        return draw(), draw()
+    classes = layers[layers[-1]["inputs"][0]]["output"][0]
     return torch.randn(shape, generator=random), torch.randint(classes, (shape[0],), generator=random)
 
 
 def torch_layer(layer, inputs, parameters, d_output, dtype):
     """Output, gradients of inputs and parameters, and running statistics of a layer of PyTorch."""
-    inputs = [one.detach().to(dtype).requires_grad_() for one in inputs]
+    values = [one for one in inputs if one.is_floating_point()]
+    inputs = [one.detach().to(dtype).requires_grad_() if one.is_floating_point() else one for one in inputs]
     parameters = [one.detach().to(dtype).requires_grad_() for one in parameters]
     channels, running = layer["output"][0], ()
     if layer["kind"] == "batch_norm":
         running = (torch.zeros(channels, dtype=dtype), torch.ones(channels, dtype=dtype))
     output = operation(layer)(inputs, parameters, *([running] if running else []))
-    gradients = torch.autograd.grad(output, inputs + parameters, d_output.to(dtype))
+    gradients = torch.autograd.grad(output, inputs[: len(values)] + parameters, d_output.to(dtype))
     return [output.detach(), *gradients, *running]
 
 
@@ -65,23 +69,23 @@ def compare_layers(server: Server, parameters: list[list[torch.Tensor]]) -> list
     description = server.description
     pictures, labels = images(description, seed=0)
     network, outputs = Network(server.layers, parameters), []
-    total = network(pictures.requires_grad_(), labels, outputs)
+    total = network(pictures.requires_grad_() if pictures.is_floating_point() else pictures, labels, outputs)
     kept = [output for output in outputs if output is not None and output.requires_grad]
     found = dict(zip(map(id, kept), torch.autograd.grad(total, kept, allow_unused=True)))
     rows = []
     for index, layer in enumerate(server.layers[1:], 1):
         inputs = [outputs[at].detach() for at in layer["inputs"]]
+        own = parameters[index] if layer["tied_to"] is None else parameters[layer["tied_to"]][:1]
         if is_loss(layer):
             server.send(f"layer {index}", inputs[0], labels)
-            ours = [server.receive(*inputs[0].shape)]
-            answers = []
+            ours, answers = [server.receive(*one.shape) for one in [inputs[0], *own]], []
             for dtype in (torch.float64, torch.float32):
-                scores = inputs[0].to(dtype).requires_grad_()
-                answers.append(torch.autograd.grad(loss(layer, scores, labels), [scores]))
+                tensors = [one.detach().to(dtype).requires_grad_() for one in [inputs[0], *own]]
+                answers.append(torch.autograd.grad(loss(layer, tensors[0], labels, tensors[1:]), tensors))
         else:
             d_output = found[id(outputs[index])]
             server.send(f"layer {index}", *inputs, d_output)
-            answers = [torch_layer(layer, inputs, parameters[index], d_output, dtype) for dtype in (torch.float64, torch.float32)]
+            answers = [torch_layer(layer, inputs, own, d_output, dtype) for dtype in (torch.float64, torch.float32)]
             ours = [server.receive(*one.shape) for one in answers[0]]
         far = [max(distance(mine, theirs) for mine, theirs in zip(ours, answer)) for answer in answers]
         rows.append((layer["kind"], layer["name"], *far))
@@ -121,7 +125,7 @@ def step(server: Server, parameters, pictures, labels, dtype, outputs=None):
     for index, layer in enumerate(server.layers):
         if outputs and layer["kind"] in ("relu", "max_pool"):
             network.operations[index] = on_the_side_of(layer, outputs[index], outputs[layer["inputs"][0]], counts)
-    total = network(pictures.to(dtype), labels, found)
+    total = network(pictures.to(dtype) if pictures.is_floating_point() else pictures, labels, found)
     gradients = torch.autograd.grad(total, list(network.held))
     scores = found[server.layers[-1]["inputs"][0]].detach().flatten()
     detached = [None if output is None else output.detach() for output in found]

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import subprocess
+import tomllib
 from collections.abc import Callable
 
 import numpy
@@ -25,6 +26,9 @@ class Server:
         if not line:
             raise SystemExit(f"{path} {model}: no answer")
         self.description = json.loads(line)
+        for layer in self.layers:
+            settings = tomllib.loads("layer = { " + layer["settings"] + " }")["layer"]
+            layer.update({key: value for key, value in settings.items() if key not in layer})
 
     def send(self, command: str, *tensors: torch.Tensor) -> None:
         self.process.stdin.write(command.encode() + b"\n")
@@ -92,6 +96,26 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
             return lambda xs, *_: functional.hardswish(xs[0])
         case "affine":
             return lambda xs, *_: layer["factor"] * xs[0] + layer["shift"]
+        case "layer_norm" if len(layer["output"]) == 2:
+            return lambda xs, ps, *_: functional.layer_norm(xs[0], xs[0].shape[2:], *ps, eps=layer["epsilon"])
+        case "rms_norm":
+
+            def normalised(xs, ps, *_):
+                weight = ps[0] + 1 if layer["unit_offset"] else ps[0]
+                heads = xs[0].unflatten(-1, (layer["heads"], -1))
+                return functional.rms_norm(heads, heads.shape[-1:], weight, eps=layer["epsilon"]).flatten(-2)
+
+            return normalised
+        case "rotary":
+            return lambda xs, *_: turned(layer, xs[0])
+        case "embedding":
+            return lambda xs, ps, *_: functional.embedding(xs[0], ps[0])
+        case "position_embedding":
+            return lambda xs, ps, *_: xs[0] + ps[0]
+        case "linear":
+            return lambda xs, ps, *_: functional.linear(xs[0], *ps)
+        case "attention":
+            return lambda xs, *_: attended(layer, *xs)
         case "layer_norm":
             return lambda xs, ps, *_: functional.layer_norm(
                 xs[0].permute(0, 2, 3, 1), xs[0].shape[1:2], *ps, eps=layer["epsilon"]
@@ -160,8 +184,60 @@ def operation(layer: dict) -> Callable[..., torch.Tensor]:
             raise SystemExit(f"the layer {layer['name']} is a {kind}, which this script does not know")
 
 
-def loss(layer: dict, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def turned(layer: dict, x: torch.Tensor) -> torch.Tensor:
+    """Rotary positions as `transformers` computes them, with angles in 64 bits."""
+    heads = x.unflatten(2, (layer["heads"], -1))
+    count = int(heads.shape[3] * layer["fraction"])
+    pairs = torch.arange(0, count, 2, dtype=torch.float64)
+    frequencies, magnitude = layer["theta"] ** (-pairs / count), 1.0
+    length, factor = layer.get("original_max_position_embeddings"), layer.get("factor")
+    match layer["scaling"]:
+        case "linear":
+            frequencies = frequencies / factor
+        case "llama3":
+            low, high = layer["low_freq_factor"], layer["high_freq_factor"]
+            smooth = (length * frequencies / (2 * math.pi) - low) / (high - low)
+            frequencies = frequencies * (smooth.clamp(0, 1) + (1 - smooth.clamp(0, 1)) / factor)
+        case "yarn":
+            pair = lambda turns: count * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(layer["theta"]))
+            low, high = max(math.floor(pair(layer["beta_fast"])), 0), min(math.ceil(pair(layer["beta_slow"])), count - 1)
+            ramp = ((pairs / 2 - low) / max(high - low, 0.001)).clamp(0, 1)
+            frequencies, magnitude = frequencies * (ramp / factor + 1 - ramp), 0.1 * math.log(factor) + 1
+    angles = torch.arange(x.shape[1], dtype=torch.float64)[:, None] * frequencies
+    cosine, sine = (magnitude * of(angles)[None, :, None].to(x.dtype) for of in (torch.cos, torch.sin))
+    part, rest = heads[..., :count], heads[..., count:]
+    if layer["pairing"] == "halves":
+        a, b = part.chunk(2, 3)
+        part = torch.cat([a * cosine - b * sine, b * cosine + a * sine], 3)
+    else:
+        a, b = part[..., ::2], part[..., 1::2]
+        part = torch.stack([a * cosine - b * sine, b * cosine + a * sine], 4).flatten(3)
+    return torch.cat([part, rest], 3).flatten(2)
+
+
+def attended(layer: dict, *inputs: torch.Tensor) -> torch.Tensor:
+    """Attention by its definition: all scores at once."""
+    counts = (layer["heads"], layer["key_heads"], layer["key_heads"])
+    q, k, v = (one.unflatten(2, (heads, -1)).transpose(1, 2) for one, heads in zip(inputs, counts))
+    k, v = (one.repeat_interleave(layer["heads"] // layer["key_heads"], 1) for one in (k, v))
+    scores = q @ k.transpose(2, 3) * layer.get("scale", q.shape[3] ** -0.5)
+    if "soft_cap" in layer:
+        scores = layer["soft_cap"] * torch.tanh(scores / layer["soft_cap"])
+    if layer["causal"]:
+        distance = torch.arange(q.shape[2])[:, None] - torch.arange(q.shape[2])
+        seen = (distance >= 0) & (distance < layer.get("window", q.shape[2]))
+        scores = scores.masked_fill(~seen, -math.inf)
+    return (scores.softmax(3) @ v).transpose(1, 2).flatten(2)
+
+
+def loss(layer: dict, scores: torch.Tensor, labels: torch.Tensor, parameters: list[torch.Tensor] = ()) -> torch.Tensor:
     """What training counts of a loss: its mean over the samples times its weight."""
+    if layer["kind"] == "linear_cross_entropy":
+        scores = functional.linear(scores, *parameters)
+        if "soft_cap" in layer:
+            scores = layer["soft_cap"] * torch.tanh(scores / layer["soft_cap"])
+    if labels.dim() == 2:
+        return layer["weight"] * functional.cross_entropy(scores.flatten(0, 1), labels.flatten())
     scores = scores.flatten(1)
     if layer["kind"] == "logistic_cross_entropy":
         wanted = functional.one_hot(labels, scores.shape[1]).to(scores.dtype)
@@ -183,17 +259,20 @@ class Network(nn.Module):
         self.held = nn.ParameterList(nn.Parameter(one.clone()) for of in parameters for one in of)
         ends = list(itertools.accumulate(map(len, parameters)))
         self.ranges = list(zip([0, *ends], ends))
+        for index, layer in enumerate(layers):
+            if layer["tied_to"] is not None:
+                self.ranges[index] = self.ranges[layer["tied_to"]]
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor, outputs: list | None = None) -> torch.Tensor:
         """`outputs`, if given, gets the output of each layer, and nothing of a loss."""
         found, total = [images], 0.0
         for index, layer in enumerate(self.layers[1:], 1):
-            inputs = [found[at] for at in layer["inputs"]]
+            inputs, parameters = [found[at] for at in layer["inputs"]], [self.held[at] for at in range(*self.ranges[index])]
             if self.operations[index] is None:
-                total = total + loss(layer, inputs[0], labels)
+                total = total + loss(layer, inputs[0], labels, parameters)
                 found.append(None)
             else:
-                found.append(self.operations[index](inputs, [self.held[at] for at in range(*self.ranges[index])]))
+                found.append(self.operations[index](inputs, parameters))
         if outputs is not None:
             outputs.extend(found)
         return total

@@ -183,7 +183,7 @@ fn alone(program: &Program) -> Result<Program, ExecError> {
 }
 
 /// Forward and backward of one micro-batch of a step over `samples`; returns its gradient alone.
-fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
+pub(crate) fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
     let scale = 1.0 / samples as f32;
     for task in &program.roles[0].tasks {
         match task.op {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::{BufferAddresses, Plan};
-use lockstep_models::{Area, Buffer, LayerId, Op, Program, Role};
+use lockstep_models::{Area, Buffer, GradientShare, LayerId, Op, Program, Role};
 use lockstep_topology::Dtype;
 
 use crate::pool::Arenas;
@@ -21,6 +21,8 @@ pub struct ChainPlan {
     pub parameters: Range<usize>,
     /// The place of their gradients.
     pub gradients: Range<usize>,
+    /// How these gradients are made.
+    pub gradient_share: GradientShare,
     /// The place of its running statistics among all.
     pub statistics: Range<usize>,
 }
@@ -63,17 +65,19 @@ impl<'a> Blueprint<'a> {
             }
         };
         let places = BufferAddresses::of_role(program, (role, rank), arenas.reuse);
-        let read = program.weights_of_layers();
+        let weights = program.weights_of_layers();
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));
-            let parameters = span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect());
+            let read = layers.iter().flat_map(|id| program.model.parameters_read_by(*id));
+            let parameters = span(read.map(|p| p.range.clone()).collect());
             // Chains of other roles need no memory here.
             let samples = program.samples_of(role, index) as usize;
             let place = |buffer| if samples > 0 { places.place(buffer, &parameters) } else { 0..0 };
             ChainPlan {
                 layers: layers.clone(),
                 gradients: place(Buffer::Gradients),
-                parameters: place(read),
+                parameters: place(weights),
+                gradient_share: program.gradient_share(index),
                 samples,
                 statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
             }

@@ -38,6 +38,7 @@ mod formula;
 mod interleaved;
 mod layout;
 mod layouts;
+mod linear_cross_entropy;
 mod loss;
 mod matmul;
 mod maxima;
@@ -67,6 +68,7 @@ pub use demand::workspace_bytes;
 pub use device::Cpu;
 pub use formula::{Slice, evaluate};
 pub(crate) use layout::most_side_by_side;
+pub use linear_cross_entropy::LinearCrossEntropy;
 pub use loss::CrossEntropy;
 pub use threads::Threads;
 
@@ -111,6 +113,8 @@ layers! {
     product
     resampling
     response_norm
+    rotary
+    row_norm
     scale
     select
     silu

@@ -1,6 +1,6 @@
 //! Checks that a model of tokens has an entry and a score for each of them.
 
-use lockstep_models::{Dimension, Draft, Layer, LayerId, Model, Shape};
+use lockstep_models::{Dimension, Draft, Layer, LayerId, Model};
 use lockstep_topology::{ErrorPlace, InputError};
 
 /// The names and the places of drafts.
@@ -24,7 +24,7 @@ pub(super) fn check(model: Model, places: &[(String, ErrorPlace)]) -> Result<Mod
             }
             _ => {}
         }
-        let scores = node.input_shapes.first().map_or(0, Shape::features);
+        let scores = if node.layer.is_loss() { node.classes() } else { 0 };
         if scores < tokens && node.labels().is_some_and(|labels| labels.shape.has(Dimension::Position)) {
             return refuse(format!(
                 "has scores of {scores} of {tokens} tokens: give the layer before it as many or more"

@@ -6,7 +6,7 @@ use super::*;
 
 /// Of queries, keys and values, three inputs with the features of their heads one head after the other: each query's output is
 /// the mean of the values of its head, weighted by the softmax of its products with the keys over √(features of a head).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     /// Heads of queries.
     pub heads: u32,
@@ -14,6 +14,12 @@ pub struct Attention {
     pub key_heads: u32,
     /// Whether a position sees itself and those before it alone.
     pub causal: bool,
+    /// Positions that one sees at most, itself the last of them; all where it has none (Beltagy et al. 2020; Mistral).
+    pub window: Option<u32>,
+    /// The bound c that scores s approach, as c · tanh(s / c) (Gemma 2).
+    pub soft_cap: Option<f32>,
+    /// The factor of products of queries and keys; 1/√(features of a head) where it has none.
+    pub scale: Option<f32>,
 }
 
 pub(super) const KIND: LayerKind = LayerKind {
@@ -21,16 +27,50 @@ pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     reads_output: true,
     class: KernelClass::Scores,
-    keys: &["heads", "key_heads", "causal"],
+    keys: &["heads", "key_heads", "causal", "window", "soft_cap", "scale"],
     ..LayerKind::new("attention", |of| {
         let heads =
             of.size("heads")?.ok_or_else(|| of.missing("heads", "the heads of the queries, e.g. heads = 12"))?;
         let key_heads = of.size("key_heads")?.unwrap_or(heads);
-        Ok(Layer::Attention(Attention { heads, key_heads, causal: of.boolean("causal")?.unwrap_or(true) }))
+        Ok(Layer::Attention(Attention {
+            heads,
+            key_heads,
+            causal: of.boolean("causal")?.unwrap_or(true),
+            window: of.size("window")?,
+            soft_cap: of.number("soft_cap")?,
+            scale: of.number("scale")?,
+        }))
     })
 };
 
 impl Attention {
+    /// Without window, cap and scale of its own.
+    pub fn new(heads: u32, key_heads: u32, causal: bool) -> Attention {
+        Attention { heads, key_heads, causal, window: None, soft_cap: None, scale: None }
+    }
+
+    /// How many positions one sees, on average over `positions`.
+    fn seen(&self, positions: f64) -> f64 {
+        let window = self.window.map_or(positions, f64::from).min(positions);
+        match self.causal {
+            // The first ones see as many as there are.
+            true => window - window * (window - 1.0) / (2.0 * positions),
+            false => positions,
+        }
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        if let Some(window) = self.window.filter(|window| *window == 0 || !self.causal) {
+            return Err(format!("window is {window}: it must be at least 1, and needs causal = true"));
+        }
+        for (name, value) in [("soft_cap", self.soft_cap), ("scale", self.scale)] {
+            if let Some(value) = value.filter(|value| !(*value > 0.0 && value.is_finite())) {
+                return Err(format!("{name} is {value}: it must be positive, or left out"));
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self, inputs: &[Shape]) -> Result<u32, String> {
         let [queries, keys, values] = inputs else {
             return Err(format!("has {} inputs: give it queries, keys and values", inputs.len()));
@@ -60,6 +100,7 @@ impl Attention {
 impl LayerRule for Attention {
     /// Heads are independent of each other; each needs all positions and all of its features.
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        self.check_numbers()?;
         let width = self.check(inputs)?;
         let mut of = Signature::of_samples(3);
         let positions = inputs[0].places();
@@ -82,12 +123,19 @@ impl LayerRule for Attention {
     }
 
     fn settings(&self) -> String {
-        format!(", heads = {}, key_heads = {}, causal = {}", self.heads, self.key_heads, self.causal)
+        let Attention { heads, key_heads, causal, .. } = self;
+        let window = self.window.map_or_else(String::new, |window| format!(", window = {window}"));
+        let number =
+            |name: &str, value: Option<f32>| value.map_or_else(String::new, |value| format!(", {name} = {value:?}"));
+        let (cap, scale) = (number("soft_cap", self.soft_cap), number("scale", self.scale));
+        format!(", heads = {heads}, key_heads = {key_heads}, causal = {causal}{window}{cap}{scale}")
     }
 
     fn cost_settings(&self) -> String {
         let causal = if self.causal { " causal" } else { "" };
-        format!(" heads{} key_heads{}{causal}", self.heads, self.key_heads)
+        let window = self.window.map_or_else(String::new, |window| format!(" window{window}"));
+        let cap = if self.soft_cap.is_some() { " cap" } else { "" };
+        format!(" heads{} key_heads{}{causal}{window}{cap}", self.heads, self.key_heads)
     }
 
     fn share(&self, ranks: u32) -> Option<Layer> {
@@ -100,10 +148,10 @@ impl LayerRule for Attention {
         Some(KeptTensor::of("log-sum-exp", u64::from(self.heads) * input.places(), Dtype::F32))
     }
 
-    /// Two products of a query with each position that it sees, half of them where it is causal; backward five.
+    /// Two products of a query with each position that it sees; backward five.
     fn work(&self, of: &Sizes) -> [Work; 3] {
         let positions = of.output / (of.samples * of.channels).max(1.0);
-        let product = 2.0 * of.output * if self.causal { (positions + 1.0) / 2.0 } else { positions };
+        let product = 2.0 * of.output * self.seen(positions);
         [
             Work::of(2.0 * product, of.input, of.output),
             Work::of(5.0 * product, of.input + 2.0 * of.output, of.input),

@@ -12,15 +12,18 @@ pub struct Linear {
     pub out_features: u32,
     /// Whether each output feature has a bias.
     pub bias: bool,
+    /// The embedding whose vectors are its weight too, by its name in the model.
+    pub tie: Option<String>,
 }
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::ForParameters,
     family: "dense",
-    keys: &["out_features", "bias", "weight_init", "bias_init"],
+    keys: &["out_features", "bias", "tie", "weight_init", "bias_init"],
     ..LayerKind::new("linear", |of| {
         let out_features = out_features(of, "the features at each position, e.g. out_features = 768")?;
-        Ok(Layer::Linear(Linear { out_features, bias: of.boolean("bias")?.unwrap_or(true) }))
+        let tie = of.word("tie")?.map(str::to_owned);
+        Ok(Layer::Linear(Linear { out_features, bias: of.boolean("bias")?.unwrap_or(tie.is_none()), tie }))
     })
 };
 
@@ -33,6 +36,9 @@ impl LayerRule for Linear {
     /// `y[sample, p, o] = Σ x[sample, p, i] · w[o, i] + b[o]`.
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let features = features_of_positions(inputs[0], "use conv2d with kernel = 1, or dense")?;
+        if let (Some(tie), true) = (&self.tie, self.bias) {
+            return Err(format!("has a bias beside the weight of {tie}: give it bias = false"));
+        }
         let mut of = Signature::of_samples(1);
         for (dimension, size) in inputs[0].dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
             let index = of.index((*size).into(), IndexUse::Free);
@@ -51,7 +57,8 @@ impl LayerRule for Linear {
     }
 
     fn settings(&self) -> String {
-        format!(", out_features = {}, bias = {}", self.out_features, self.bias)
+        let tie = self.tie.as_ref().map_or_else(String::new, |tie| format!(", tie = {tie:?}"));
+        format!(", out_features = {}, bias = {}{tie}", self.out_features, self.bias)
     }
 
     fn cost_settings(&self) -> String {
@@ -67,15 +74,19 @@ impl LayerRule for Linear {
     }
 
     fn with_bias(&self) -> Option<Layer> {
-        Some(Layer::Linear(Linear { bias: true, ..*self }))
+        Some(Layer::Linear(Linear { bias: true, ..self.clone() }))
     }
 
     fn without_bias(&self) -> Option<(Layer, bool)> {
-        Some((Layer::Linear(Linear { bias: false, ..*self }), self.bias))
+        Some((Layer::Linear(Linear { bias: false, ..self.clone() }), self.bias))
     }
 
     fn share(&self, ranks: u32) -> Option<Layer> {
-        Some(Layer::Linear(Linear { out_features: self.out_features.div_ceil(ranks), ..*self }))
+        Some(Layer::Linear(Linear { out_features: self.out_features.div_ceil(ranks), ..self.clone() }))
+    }
+
+    fn tie(&self) -> Option<&str> {
+        self.tie.as_deref()
     }
 }
 

@@ -86,8 +86,18 @@ pub trait LayerRule: OfKind {
         None
     }
 
+    /// How many classes a loss tells apart: as many as its input has features.
+    fn classes(&self, input: Shape) -> u32 {
+        input.features()
+    }
+
     /// The labels of a sample that it compares with its input; `None` where it needs none.
     fn labels(&self, _input: Shape) -> Option<SampleTensor> {
+        None
+    }
+
+    /// The layer, by its name in the model, whose first parameter is its own first parameter too.
+    fn tie(&self) -> Option<&str> {
         None
     }
 

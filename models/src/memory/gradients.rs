@@ -139,9 +139,10 @@ fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
     (covered == program.model.parameter_elements()).then_some(uses)
 }
 
-/// The parameters of a chain, from its first to its last.
+/// The parameters that a chain reads, from its first to its last.
 pub(super) fn parameters_of(program: &Program, chain: usize) -> Option<Range<u64>> {
-    let mut ranges = program.chains[chain].iter().flat_map(|id| &program.model.node(*id).parameters).map(|p| &p.range);
+    let read = program.chains[chain].iter().flat_map(|id| program.model.parameters_read_by(*id));
+    let mut ranges = read.map(|p| &p.range);
     let first = ranges.next()?;
     Some(first.start..ranges.next_back().unwrap_or(first).end)
 }

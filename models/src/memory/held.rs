@@ -30,8 +30,9 @@ impl Program {
     /// element. Of a buffer that none of its tasks names it holds nothing.
     pub fn held(&self, index: usize, rank: u32) -> Range<u64> {
         let all = 0..self.elements(Buffer::Declared(index));
-        if !self.roles[self.role_of(rank)].names(Buffer::Declared(index)) {
-            return 0..0;
+        let (role, buffer) = (&self.roles[self.role_of(rank)], Buffer::Declared(index));
+        if !role.names(buffer) {
+            return if self.sums_in(role, buffer) { all } else { 0..0 };
         }
         let mut held: Option<Range<u64>> = None;
         for (_, exchange) in self.roles[self.role_of(rank)].exchanges() {

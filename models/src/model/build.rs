@@ -6,6 +6,7 @@ use lockstep_topology::{ErrorPlace, InputError};
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::order::order;
+use super::tie::owner;
 use super::{LayerId, Model, Multipliers, Node, Parameter};
 use crate::layer::{Inits, Learned, Signature};
 use crate::{Layer, Shape};
@@ -72,7 +73,10 @@ impl Model {
             let input_shapes: Vec<Shape> = inputs.iter().map(|id| nodes[id.index()].output).collect();
             let signature = draft.layer.signature(&input_shapes).map_err(|message| draft.error(message))?;
             let output = signature.output_shape();
-            let parameters = arenas.parameters(draft, &signature)?;
+            let wanted = signature.parameter_shapes().next();
+            let tied_to = draft.layer.rule().tie().map(|name| owner(&nodes, name, wanted));
+            let tied_to = tied_to.transpose().map_err(|message| draft.error(message))?;
+            let parameters = if tied_to.is_some() { Vec::new() } else { arenas.parameters(draft, &signature)? };
             let statistics = draft.layer.rule().kind().statistics.then(|| {
                 let start = arenas.statistics;
                 arenas.statistics += 2 * u64::from(output.features());
@@ -86,6 +90,7 @@ impl Model {
                 output,
                 signature,
                 parameters,
+                tied_to,
                 statistics,
                 loss_weight: draft.loss_weight,
             });
@@ -117,8 +122,8 @@ impl Node {
         let draft = Draft { name, layer, inputs, inits, multipliers, loss_weight: 1.0, place };
         let parameters = Arenas::default().parameters(&draft, &signature).map_err(|error| error.message)?;
         let Draft { name, layer, loss_weight, .. } = draft;
-        let (inputs, statistics) = (Vec::new(), None);
-        Ok(Node { name, layer, inputs, input_shapes, output, signature, parameters, statistics, loss_weight })
+        let (inputs, statistics, tied_to) = (Vec::new(), None, None);
+        Ok(Node { name, layer, inputs, input_shapes, output, signature, parameters, tied_to, statistics, loss_weight })
     }
 }
 
@@ -184,7 +189,7 @@ fn check_integers<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Res
 
 /// All losses have the same labels.
 fn check_classes<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
-    let classes = |node: &Node| node.input_shapes[0].features();
+    let classes = Node::classes;
     let Some(last) = nodes.last() else { return Ok(()) };
     match nodes.iter().position(|node| node.layer.is_loss() && classes(node) != classes(last)) {
         None => match nodes.iter().position(|node| node.layer.is_loss() && node.labels() != last.labels()) {

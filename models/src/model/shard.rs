@@ -252,6 +252,7 @@ pub(crate) fn shard(
     table: &Table,
     several: bool,
 ) -> Result<(Model, Vec<ShardLayer>), InputError> {
+    whole.refuse_tie(("strategy", String::new(), "splits layers, each by its own rows"))?;
     let placement = place(whole, table, ranks)?;
     if several {
         check_statistics(whole, &placement)?;

@@ -15,7 +15,7 @@ impl Node {
             input: samples * self.input_shapes.iter().map(|shape| shape.elements() as f64).sum::<f64>(),
             output: samples * self.output.elements() as f64,
             channels: f64::from(self.output.features()),
-            learned: self.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>(),
+            learned: self.signature.parameter_shapes().map(|shape| shape.elements() as f64).sum::<f64>(),
         };
         match self.signature.product() {
             Some(product) => self.product_work(pass, product, &sizes),
@@ -27,7 +27,7 @@ impl Node {
     /// biases.
     fn product_work(&self, pass: Pass, product: MatrixProduct, of: &Sizes) -> Work {
         let flops = 2.0 * of.output * (product.inputs * product.kernel);
-        let weight = self.parameters.first().map_or(0.0, |weight| weight.elements() as f64);
+        let weight = self.signature.parameter_shapes().next().map_or(0.0, |weight| weight.elements() as f64);
         match pass {
             Pass::Forward => Work::of(flops, of.input + of.learned, of.output),
             Pass::BackwardData => Work::of(flops, of.output + weight, of.input),

@@ -31,7 +31,7 @@ impl Program {
         };
         let (parts, all) = (role.tasks.iter().filter_map(shares).collect::<Vec<_>>(), 0..self.elements(buffer));
         match parts.is_empty() {
-            true if role.names(buffer) => vec![all],
+            true if role.names(buffer) || self.sums_in(role, buffer) => vec![all],
             _ => merged(parts),
         }
     }

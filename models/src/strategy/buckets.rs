@@ -48,7 +48,10 @@ pub(super) struct Ends {
 impl Ends {
     /// Those of a bucket of layers whose weights have these layouts, where ranks along `partial` have different samples.
     pub(super) fn of(cut: &Cut, passes: &Passes, partial: AxisSet, weights: impl Fn(LayerId) -> Layout) -> Ends {
-        let maker = |id: &LayerId| Some((passes.weight[id.index()]?, weights(*id)));
+        let maker = |id: &LayerId| {
+            let layout = weights(*id);
+            passes.makers(*id).map(move |node| (node, layout))
+        };
         let reader = |id: &LayerId| {
             let layout = weights(*id);
             passes.readers(*id).map(move |node| (node, layout))
@@ -56,7 +59,7 @@ impl Ends {
         Ends {
             range: cut.range.clone(),
             partial,
-            makers: cut.layers.iter().filter_map(maker).collect(),
+            makers: cut.layers.iter().flat_map(maker).collect(),
             readers: cut.layers.iter().flat_map(reader).collect(),
         }
     }

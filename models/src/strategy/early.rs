@@ -81,16 +81,17 @@ impl Uses {
         };
         let mut uses = Uses { forward: Vec::new(), backward: Vec::new(), made: Vec::new(), done: Vec::new() };
         for cut in cuts {
-            let layers: Vec<LayerId> = cut.layers.iter().flat_map(|id| together(*id)).collect();
+            let readers: Vec<LayerId> = cut.layers.iter().flat_map(|id| passes.sharers(*id)).collect();
+            let layers: Vec<LayerId> = readers.iter().flat_map(|id| together(*id)).collect();
             let [data, weight] = [&passes.data, &passes.weight].map(|of| move |id: &LayerId| of[id.index()]);
-            let own = cut.layers.iter().any(|id| data(id).is_some());
+            let own = readers.iter().any(|id| data(id).is_some());
             uses.forward.push(span(&mut layers.iter().map(|id| passes.forward[id.index()])));
             uses.backward.push(span(&mut layers.iter().filter_map(data)).filter(|_| own));
             let last = |span: Option<Use>| span.map_or(0, |(_, last)| last);
             let done = last(span(&mut layers.iter().flat_map(|id| [data(id), weight(id)]).flatten()));
             uses.done.push(done);
             // Both passes of a chain are one task.
-            uses.made.push(if job.fuse { done } else { last(span(&mut cut.layers.iter().filter_map(weight))) });
+            uses.made.push(if job.fuse { done } else { last(span(&mut readers.iter().filter_map(weight))) });
         }
         uses
     }

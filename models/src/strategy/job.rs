@@ -151,6 +151,8 @@ impl Job {
         if stages == 1 {
             return Ok(None);
         }
+        let mesh = self.mesh.as_ref().map_or_else(String::new, Mesh::to_string);
+        model.refuse_tie(("mesh", mesh, "has stages, which have different layers"))?;
         let cut = Stages::new(model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
         let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
         let reads_samples =

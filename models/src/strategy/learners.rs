@@ -168,13 +168,11 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
     let own = Layout::new(axes, AxisLayout::Own);
     let passes = passes(graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
     let weighted = || (0..model.layers().len() as u32).map(LayerId).filter(|id| !model.node(*id).parameters.is_empty());
-    let readers = |id: LayerId| passes.readers(id).chain(passes.weight[id.index()]);
+    let readers = |id: LayerId| passes.readers(id).chain(passes.makers(id));
     if let Some(descend) = descend {
         for id in weighted() {
             readers(id).for_each(|node| graph.edge(descend, node, Tensor::Weight, own));
-            if let Some(weight) = passes.weight[id.index()] {
-                graph.from_before(weight, descend, Tensor::WeightGradient, own);
-            }
+            passes.makers(id).for_each(|weight| graph.from_before(weight, descend, Tensor::WeightGradient, own));
         }
     }
     // A learner follows the average model; one that shares its device, what it was given in the place of its difference.
@@ -186,9 +184,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
         let graph = &mut on_device.graph;
         let correct = graph.node(on_learner(correct(averaging.alpha, follows), cut.range.clone(), false), Scope::Step);
         for id in &cut.layers {
-            if let Some(weight) = passes.weight[id.index()] {
-                graph.edge(weight, correct, Tensor::WeightGradient, own);
-            }
+            passes.makers(*id).for_each(|weight| graph.edge(weight, correct, Tensor::WeightGradient, own));
             let next: Vec<NodeIndex> = descend.map_or_else(|| readers(*id).collect(), |descend| vec![descend]);
             next.into_iter().for_each(|node| graph.weights(correct, node, own));
         }

@@ -100,9 +100,8 @@ impl Plan for LocalSgd {
             let sum = graph.node(NodeWork::Collective { collective, axes, range }, Scope::Step);
             let mean = graph.node(on(synchronised.clone()), Scope::Step);
             for id in &cut.layers {
-                let Some(gradient) = passes.weight[id.index()] else { continue };
-                graph.edge(gradient, step, Tensor::WeightGradient, own);
-                for reader in passes.readers(*id).chain([gradient]) {
+                passes.makers(*id).for_each(|gradient| graph.edge(gradient, step, Tensor::WeightGradient, own));
+                for reader in passes.readers(*id).chain(passes.makers(*id)) {
                     graph.weights(mean, reader, own);
                     if self.period > 1 {
                         graph.from_before(step, reader, Tensor::Weight, own);

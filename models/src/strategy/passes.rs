@@ -7,7 +7,7 @@ use petgraph::graph::NodeIndex;
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::model::NODE_FIRST;
 use crate::tensor::transition;
-use crate::{AxisSet, Graph, LayerId, Layout, Model, Pass, PassRanks, Sharding};
+use crate::{AxisSet, Graph, LayerId, Layout, Model, Pass, PassRanks, Sharding, Tie};
 
 /// The nodes of one micro-batch, by layer.
 pub(super) struct Passes {
@@ -16,12 +16,24 @@ pub(super) struct Passes {
     pub(super) weight: Vec<Option<NodeIndex>>,
     /// Input gradients, where they are needed.
     pub(super) data: Vec<Option<NodeIndex>>,
+    tie: Option<Tie>,
 }
 
 impl Passes {
+    /// The layers that read the parameters of a layer: itself, and one that is tied to it.
+    pub(super) fn sharers(&self, id: LayerId) -> impl Iterator<Item = LayerId> + use<> {
+        let tied = self.tie.filter(|tie| tie.owner == id).map(|tie| tie.reader);
+        std::iter::once(id).chain(tied)
+    }
+
     /// All nodes that read the parameters of a layer.
     pub(super) fn readers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> {
-        [Some(self.forward[id.index()]), self.data[id.index()]].into_iter().flatten()
+        self.sharers(id).flat_map(|id| [Some(self.forward[id.index()]), self.data[id.index()]]).flatten()
+    }
+
+    /// All nodes that make a summand of the gradient of a layer's parameters.
+    pub(super) fn makers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> {
+        self.sharers(id).filter_map(|id| self.weight[id.index()])
     }
 }
 
@@ -56,7 +68,8 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(graph: &'a mut Graph, model: &'a Model, split: Split<'a>) -> Builder<'a> {
         let layers = model.layers().len();
-        let passes = Passes { forward: Vec::new(), weight: vec![None; layers], data: vec![None; layers] };
+        let [weight, data] = [(); 2].map(|()| vec![None; layers]);
+        let passes = Passes { forward: Vec::new(), weight, data, tie: model.tie() };
         Builder { graph, model, split, passes, upstream: vec![Vec::new(); layers] }
     }
 
@@ -129,7 +142,7 @@ impl<'a> Builder<'a> {
         let node = self.model.node(id);
         let mut works = Vec::new();
         // Parameter gradients first: their exchange overlaps the data gradient.
-        if !node.parameters.is_empty() {
+        if !self.model.parameters_read_by(id).is_empty() {
             works.push((Pass::BackwardWeight, NodeWork::Layer(id, Pass::BackwardWeight)));
         }
         if self.model.needs_input_gradient(id) {

@@ -104,10 +104,11 @@ impl Zero3 {
         slots.sort_unstable();
         let mut gathers: Vec<(usize, usize, Vec<NodeIndex>)> = Vec::new();
         for (number, (_, direction, bucket)) in slots.iter().copied().enumerate() {
-            let readers = |id: &LayerId| {
+            let readers = |id: LayerId| {
                 if direction == 0 { Some(passes.forward[id.index()]) } else { passes.data[id.index()] }
             };
-            let readers: Vec<NodeIndex> = cuts[bucket].layers.iter().filter_map(readers).collect();
+            let layers = cuts[bucket].layers.iter().flat_map(|id| passes.sharers(*id));
+            let readers: Vec<NodeIndex> = layers.filter_map(readers).collect();
             let at = number.checked_sub(self.prefetch as usize).map_or(0, |ahead| slots[ahead].0);
             // Buckets that forward passes still read, have just read, or keep, need not be gathered again.
             let just_read = number > 0 && slots[number - 1].2 == bucket;

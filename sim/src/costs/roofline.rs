@@ -70,7 +70,7 @@ impl Numbers {
             Pass::BackwardWeight => (self.gradients == Gradients::F32) != on_cpu,
         };
         let weights = if turns && self.turns && node.is_product() {
-            node.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>()
+            node.signature.parameter_shapes().map(|shape| shape.elements() as f64).sum::<f64>()
         } else {
             0.0
         };

@@ -196,6 +196,9 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("layer.channels", "2"),
     ("before after", "2"),
     ("layer.size", "3"),
+    ("layer.window", "2"),
+    ("layer.soft_cap layer.scale", "0.3"),
+    ("layer.tie", "\"embedding\""),
     ("model.input", "[1, 8, 8]"),
     ("model.input", "[3, 13, 13]"),
 ];

@@ -84,11 +84,11 @@ impl<C: Curve> Head for Activation<C> {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let (input, output) = (of.inputs[0], of.output);
         self.threads.each_chunk(output, TILE, |_, range, output| {
-            if input.is_empty() {
+            wide!(if input.is_empty() {
                 output.iter_mut().for_each(|y| *y = C::value(*y));
             } else {
                 output.iter_mut().zip(&input[range]).for_each(|(y, x)| *y = C::value(*x));
-            }
+            });
         });
     }
 

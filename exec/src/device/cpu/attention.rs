@@ -1,6 +1,10 @@
 //! Computes attention, block by block of queries (Dao et al. 2022): no more than a block of scores is in memory, and the
-//! backward pass computes them again from the log-sum-exp of each query. A thread takes a head, or backward a group of heads
-//! that share keys and values.
+//! backward pass computes them again from the log-sum-exp of each query. Keys that no query of a block sees are skipped. A thread
+//! takes a head, or backward a group of heads that share keys and values.
+
+mod scores;
+
+use std::ops::Range;
 
 use lockstep_models::Layer;
 
@@ -8,8 +12,8 @@ use super::elementwise::merge;
 use super::matmul::{Matrix, multiply, multiply_part};
 use super::threads::{Disjoint, Threads};
 use super::{Forward, Gradients, Head, Wanted};
-use crate::simd::wide;
 use crate::workspace::{Workspace, bytes};
+use scores::{Scores, mean};
 
 /// Queries of a block.
 const BLOCK: usize = 64;
@@ -17,19 +21,22 @@ const BLOCK: usize = 64;
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Attention(layer) = of.layer else { return None };
-    let heads = layer.heads as usize;
+    let (heads, positions) = (layer.heads as usize, of.input().places() as usize);
+    let width = of.input().features() as usize / heads;
     Some(Box::new(Attention {
         heads,
         groups: layer.key_heads as usize,
-        width: of.input().features() as usize / heads,
-        positions: of.input().places() as usize,
+        width,
+        positions,
         causal: layer.causal,
+        window: layer.window.map_or(positions, |window| window as usize),
+        scores: Scores { scale: layer.scale.unwrap_or(1.0 / (width as f32).sqrt()), cap: layer.soft_cap },
         threads: of.threads.clone(),
         kept: Vec::new(),
     }))
 }
 
-/// `y = softmax(q · kᵀ / √width) · v` of each head; q is `[samples, positions, heads · width]`, k and v have `groups` heads.
+/// `y = softmax(scale · q · kᵀ) · v` of each head; q is `[samples, positions, heads · width]`, k and v have `groups` heads.
 struct Attention {
     heads: usize,
     groups: usize,
@@ -37,6 +44,9 @@ struct Attention {
     width: usize,
     positions: usize,
     causal: bool,
+    /// Positions that a query sees at most, its own the last of them.
+    window: usize,
+    scores: Scores,
     threads: Threads,
     /// Per sample, head and position: the logarithm of the sum of the exponentials of its scaled scores.
     kept: Vec<f32>,
@@ -51,6 +61,12 @@ struct Rows {
     stride: usize,
 }
 
+/// Some queries in a row, and the positions that any of them sees.
+struct Block {
+    queries: Range<usize>,
+    seen: Range<usize>,
+}
+
 impl Rows {
     fn at(self, row: usize) -> usize {
         self.start + row * self.stride
@@ -58,10 +74,6 @@ impl Rows {
 }
 
 impl Attention {
-    fn scale(&self) -> f32 {
-        1.0 / (self.width as f32).sqrt()
-    }
-
     fn queries(&self, sample: usize, head: usize) -> Rows {
         let stride = self.heads * self.width;
         Rows { start: sample * self.positions * stride + head * self.width, stride }
@@ -72,20 +84,29 @@ impl Attention {
         Rows { start: sample * self.positions * stride + group * self.width, stride }
     }
 
-    /// The queries of a block, and how many positions they see together.
-    fn block(&self, block: usize) -> (std::ops::Range<usize>, usize) {
+    /// The queries of a block, and the positions that any of them sees.
+    fn block(&self, block: usize) -> Block {
         let queries = block * BLOCK..((block + 1) * BLOCK).min(self.positions);
-        let seen = if self.causal { queries.end } else { self.positions };
-        (queries, seen)
+        let seen = self.seen(queries.start).start..self.seen(queries.end - 1).end;
+        Block { queries, seen }
     }
 
-    fn blocks(&self) -> usize {
-        self.positions.div_ceil(BLOCK)
+    fn blocks(&self) -> impl Iterator<Item = Block> {
+        (0..self.positions.div_ceil(BLOCK)).map(|block| self.block(block))
     }
 
     /// Positions that a query sees.
-    fn seen(&self, query: usize) -> usize {
-        if self.causal { query + 1 } else { self.positions }
+    fn seen(&self, query: usize) -> Range<usize> {
+        if self.causal { (query + 1).saturating_sub(self.window)..query + 1 } else { 0..self.positions }
+    }
+
+    /// The part of a block's row of scores that a query sees; the others become zeros.
+    fn visible<'a>(&self, block: &Block, query: usize, row: &'a mut [f32]) -> &'a mut [f32] {
+        let Range { start, end } = self.seen(query);
+        let (start, end) = (start - block.seen.start, end - block.seen.start);
+        row[..start].fill(0.0);
+        row[end..].fill(0.0);
+        &mut row[start..end]
     }
 
     fn samples(&self, elements: usize) -> usize {
@@ -110,7 +131,7 @@ impl Head for Attention {
         kept.resize(kept.len().max(samples * self.heads * self.positions), 0.0);
         let (scratch, output, sums) = (Disjoint::new(scratch), Disjoint::new(of.output), Disjoint::new(&mut kept));
         let [q, k, v] = [0, 1, 2].map(|input| of.inputs[input]);
-        let (width, scale, this) = (self.width, self.scale(), &*self);
+        let (width, this) = (self.width, &*self);
         self.threads.each(samples * self.heads, |worker, task| {
             let (sample, head) = (task / this.heads, task % this.heads);
             let (own, keys) = (this.queries(sample, head), this.keys(sample, head / (this.heads / this.groups)));
@@ -119,32 +140,35 @@ impl Head for Attention {
                 let first = task * this.positions;
                 (scratch.part(worker * per_worker..(worker + 1) * per_worker), sums.part(first..first + this.positions))
             };
-            for (queries, seen) in (0..this.blocks()).map(|block| this.block(block)) {
-                let rows = queries.len();
+            for block in this.blocks() {
+                let (rows, seen, first) = (block.queries.len(), block.seen.len(), keys.at(block.seen.start));
                 let scores = &mut scratch[..rows * seen];
                 let (left, right) = (
-                    Matrix::rows(&q[own.at(queries.start)..], own.stride),
-                    Matrix::transposed(&k[keys.at(0)..], keys.stride),
+                    Matrix::rows(&q[own.at(block.queries.start)..], own.stride),
+                    Matrix::transposed(&k[first..], keys.stride),
                 );
                 multiply((rows, seen, width), scores, seen, false, left, right);
-                for (query, row) in queries.clone().zip(scores.chunks_exact_mut(seen)) {
-                    let (row, hidden) = row.split_at_mut(this.seen(query));
-                    hidden.fill(0.0);
-                    sums[query] = normalise(row, scale);
+                let mut powers = [0.0; BLOCK];
+                for ((query, row), power) in block.queries.clone().zip(scores.chunks_exact_mut(seen)).zip(&mut powers) {
+                    (*power, sums[query]) = this.scores.powers(this.visible(&block, query, row));
                 }
-                let values = Matrix::rows(&v[keys.at(0)..], keys.stride);
+                let values = Matrix::rows(&v[first..], keys.stride);
                 // SAFETY: a head's features of its rows belong to its task.
                 unsafe {
-                    let to = (&output, own.at(queries.start));
+                    let to = (&output, own.at(block.queries.start));
                     multiply_part((rows, width, seen), to, own.stride, false, Matrix::rows(scores, seen), values);
+                }
+                for (query, power) in block.queries.clone().zip(powers) {
+                    // SAFETY: as above. Sums of few values are divided rather than the many powers.
+                    let row = unsafe { output.part(own.at(query)..own.at(query) + width) };
+                    row.iter_mut().for_each(|y| *y /= power);
                 }
             }
         });
         self.kept = kept;
     }
 
-    /// With probabilities p and dp = dy · vᵀ: ds = p · (dp − Σ dy · y), dq = ds · k / √width, dk = dsᵀ · q / √width,
-    /// dv = pᵀ · dy.
+    /// With probabilities p and dp = dy · vᵀ: ds = scale · p · (dp − Σ dy · y), dq = ds · k, dk = dsᵀ · q, dv = pᵀ · dy.
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (samples, parts) = (self.samples(of.d_output.len()), self.backward_parts());
         let per_worker = parts.iter().sum::<usize>();
@@ -170,19 +194,14 @@ impl Head for Attention {
             let keys = this.keys(sample, group);
             for head in group * each..(group + 1) * each {
                 let own = this.queries(sample, head);
-                for (queries, seen) in (0..this.blocks()).map(|block| this.block(block)) {
-                    let scores = (&mut probabilities[..queries.len() * seen], &mut gradients[..queries.len() * seen]);
-                    this.scores(&values, (sample, head), (own, keys), (queries.clone(), seen), scores);
-                    let scores = (&probabilities[..queries.len() * seen], &gradients[..queries.len() * seen]);
-                    this.add_gradients(
-                        &values,
-                        (own, keys),
-                        (queries.clone(), seen),
-                        scores,
-                        (d_queries, d_keys, d_values),
-                    );
+                for block in this.blocks() {
+                    let all = block.queries.len() * block.seen.len();
+                    let scores = (&mut probabilities[..all], &mut gradients[..all]);
+                    this.scores(&values, (sample, head), (own, keys), &block, scores);
+                    let scores = (&probabilities[..all], &gradients[..all]);
+                    this.add_gradients(&values, (own, keys), &block, scores, (d_queries, d_keys, d_values));
                     if let Some((target, adds)) = &targets[0] {
-                        put_rows(target, own, queries, &d_queries[..], this.width, *adds);
+                        put_rows(target, own, block.queries, &d_queries[..], this.width, *adds);
                     }
                 }
             }
@@ -210,31 +229,27 @@ struct Values<'a> {
 }
 
 impl Attention {
-    /// Probabilities of a block and the gradients of its scaled scores, times the scale.
+    /// Probabilities of a block, and the gradients of its products.
     fn scores(
         &self,
         of: &Values<'_>,
         (sample, head): (usize, usize),
         (own, keys): (Rows, Rows),
-        (queries, seen): (std::ops::Range<usize>, usize),
+        block: &Block,
         (probabilities, gradients): (&mut [f32], &mut [f32]),
     ) {
-        let (rows, width, scale) = (queries.len(), self.width, self.scale());
-        let from = own.at(queries.start);
-        let [k, v] = [of.keys, of.values].map(|values| Matrix::transposed(&values[keys.at(0)..], keys.stride));
+        let (rows, seen, width) = (block.queries.len(), block.seen.len(), self.width);
+        let (from, first) = (own.at(block.queries.start), keys.at(block.seen.start));
+        let [k, v] = [of.keys, of.values].map(|values| Matrix::transposed(&values[first..], keys.stride));
         multiply((rows, seen, width), probabilities, seen, false, Matrix::rows(&of.queries[from..], own.stride), k);
         multiply((rows, seen, width), gradients, seen, false, Matrix::rows(&of.d_output[from..], own.stride), v);
         let kept = &self.kept[(sample * self.heads + head) * self.positions..][..self.positions];
         let both = probabilities.chunks_exact_mut(seen).zip(gradients.chunks_exact_mut(seen));
-        for (query, (row, gradient)) in queries.zip(both) {
+        for (query, (row, gradient)) in block.queries.clone().zip(both) {
             let at = own.at(query)..own.at(query) + width;
-            let mean: f32 = of.d_output[at.clone()].iter().zip(&of.output[at]).map(|(d, y)| d * y).sum();
-            let (row, hidden) = row.split_at_mut(self.seen(query));
-            let (gradient, unseen) = gradient.split_at_mut(self.seen(query));
-            hidden.fill(0.0);
-            unseen.fill(0.0);
-            row.iter_mut().for_each(|score| *score = (*score * scale - kept[query]).exp());
-            wide!(gradient.iter_mut().zip(row).for_each(|(d, p)| *d = *p * (*d - mean) * scale));
+            let mean = mean(&of.d_output[at.clone()], &of.output[at]);
+            let (row, gradient) = (self.visible(block, query, row), self.visible(block, query, gradient));
+            self.scores.gradients(row, gradient, kept[query], mean);
         }
     }
 
@@ -243,41 +258,23 @@ impl Attention {
         &self,
         of: &Values<'_>,
         (own, keys): (Rows, Rows),
-        (queries, seen): (std::ops::Range<usize>, usize),
+        block: &Block,
         (probabilities, gradients): (&[f32], &[f32]),
         (d_queries, d_keys, d_values): (&mut [f32], &mut [f32], &mut [f32]),
     ) {
-        let (rows, width, from) = (queries.len(), self.width, own.at(queries.start));
-        let k = Matrix::rows(&of.keys[keys.at(0)..], keys.stride);
+        let (rows, seen, width) = (block.queries.len(), block.seen.len(), self.width);
+        let (from, first) = (own.at(block.queries.start), block.seen.start * width);
+        let k = Matrix::rows(&of.keys[keys.at(block.seen.start)..], keys.stride);
         multiply((rows, width, seen), d_queries, width, false, Matrix::rows(gradients, seen), k);
         let q = Matrix::rows(&of.queries[from..], own.stride);
-        multiply((seen, width, rows), d_keys, width, true, Matrix::transposed(gradients, seen), q);
+        multiply((seen, width, rows), &mut d_keys[first..], width, true, Matrix::transposed(gradients, seen), q);
         let d = Matrix::rows(&of.d_output[from..], own.stride);
-        multiply((seen, width, rows), d_values, width, true, Matrix::transposed(probabilities, seen), d);
+        multiply((seen, width, rows), &mut d_values[first..], width, true, Matrix::transposed(probabilities, seen), d);
     }
-}
-
-/// Makes scores probabilities of their scaled values; returns the logarithm of the sum of exponentials.
-fn normalise(row: &mut [f32], scale: f32) -> f32 {
-    let most = row.iter().fold(f32::NEG_INFINITY, |most, score| most.max(*score));
-    let mut sum = 0.0;
-    for score in row.iter_mut() {
-        *score = ((*score - most) * scale).exp();
-        sum += *score;
-    }
-    wide!(row.iter_mut().for_each(|score| *score /= sum));
-    most * scale + sum.ln()
 }
 
 /// Writes rows of a head, or adds them.
-fn put_rows(
-    target: &Disjoint<'_, f32>,
-    to: Rows,
-    rows: std::ops::Range<usize>,
-    values: &[f32],
-    width: usize,
-    adds: bool,
-) {
+fn put_rows(target: &Disjoint<'_, f32>, to: Rows, rows: Range<usize>, values: &[f32], width: usize, adds: bool) {
     for (row, values) in rows.zip(values.chunks_exact(width)) {
         // SAFETY: a head's features of its rows belong to its task.
         merge(unsafe { target.part(to.at(row)..to.at(row) + width) }, values, adds);

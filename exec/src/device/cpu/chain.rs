@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use lockstep_models::layer::KernelClass;
 use lockstep_models::memory::Reads;
-use lockstep_models::{Buffer, LayerId, Model, Phase, Program};
+use lockstep_models::{Buffer, GradientShare, Layer, LayerId, Model, Node, Phase, Program};
 use lockstep_topology::Dtype;
 
 use super::tensors::round_tiles;
-use super::{CrossEntropy, Kernel, Threads};
+use super::{CrossEntropy, Kernel, LinearCrossEntropy, Threads};
 use crate::device::Blueprint;
 
 /// What a chain computes.
@@ -15,6 +16,8 @@ pub(super) enum Work {
     Kernel(Kernel),
     /// A loss, and its weight in the sum of losses.
     Loss(CrossEntropy, f32),
+    /// An output layer with its loss, and its weight.
+    LinearLoss(LinearCrossEntropy, f32),
     /// Nothing: other ranks run it.
     Elsewhere,
 }
@@ -27,6 +30,8 @@ pub(super) struct Chain {
     pub(super) parameters: Range<usize>,
     /// The place of their gradients.
     pub(super) gradients: Range<usize>,
+    /// How these are made.
+    pub(super) gradient_share: GradientShare,
     pub(super) statistics: Range<usize>,
     /// Where among its parameters the weights lie that its products read in bf16.
     rounded: Vec<Range<usize>>,
@@ -38,22 +43,27 @@ impl Chain {
     /// Chain number `index` of a blueprint.
     pub(super) fn new(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
         let (plan, model): (_, &Model) = (&of.chains[index], &of.program.model);
-        let (head, last) = (model.node(plan.layers[0]), plan.layers[plan.layers.len() - 1]);
+        let head = model.node(plan.layers[0]);
         let work = if plan.samples == 0 {
             Work::Elsewhere
         } else if head.layer.is_loss() {
             let labels = head.labels().map_or(1, |labels| labels.elements() as usize);
-            let loss = CrossEntropy::of_labels(&head.layer, model.classes() as usize, plan.samples, labels);
-            Work::Loss(loss, head.loss_weight)
+            if let Some(loss) = linear_loss(head, plan.samples, threads) {
+                Work::LinearLoss(loss, head.loss_weight)
+            } else {
+                let loss = CrossEntropy::of_labels(&head.layer, model.classes() as usize, plan.samples, labels);
+                Work::Loss(loss, head.loss_weight)
+            }
         } else {
             Work::Kernel(Kernel::new(&of.members(index), plan.samples, threads))
         };
         Chain {
             work,
             inputs: head.inputs.clone(),
-            output: last,
+            output: plan.layers[plan.layers.len() - 1],
             parameters: plan.parameters.clone(),
             gradients: plan.gradients.clone(),
+            gradient_share: plan.gradient_share,
             statistics: plan.statistics.clone(),
             rounded: rounded_weights(of.program, &plan.layers),
             narrow_gradients: of.program.dtype(Buffer::Gradients) == Dtype::Bf16,
@@ -87,9 +97,10 @@ fn rounded_weights(program: &Program, layers: &[LayerId]) -> Vec<Range<usize>> {
     if program.precision.factor_dtype() != Dtype::Bf16 {
         return Vec::new();
     }
-    let nodes = || layers.iter().map(|id| program.model.node(*id));
-    let first = nodes().flat_map(|node| &node.parameters).map(|parameter| parameter.range.start).min().unwrap_or(0);
-    let weights = nodes().filter_map(|node| node.weight());
+    let read = |id: &LayerId| program.model.parameters_read_by(*id);
+    let first = layers.iter().flat_map(read).map(|parameter| parameter.range.start).min().unwrap_or(0);
+    let multiplies = |id: &&LayerId| matches!(program.model.node(**id).kernel_class(), KernelClass::Product(_));
+    let weights = layers.iter().filter(multiplies).filter_map(|id| read(id).first());
     weights.map(|weight| (weight.range.start - first) as usize..(weight.range.end - first) as usize).collect()
 }
 
@@ -114,7 +125,8 @@ pub(super) fn wide_elements(program: &Program, layers: &[LayerId], phase: Phase,
         let wanted = head.inputs.iter().filter(|id| **id != LayerId(0));
         pieces.extend(wanted.map(|id| elements(*id)));
     }
-    let parameters = || layers.iter().flat_map(|id| &model.node(*id).parameters).map(|of| of.elements() as usize).sum();
+    let read = || layers.iter().flat_map(|id| model.parameters_read_by(*id));
+    let parameters = || read().map(|of| of.elements() as usize).sum();
     if !rounded_weights(program, layers).is_empty() {
         pieces.push(parameters());
     }
@@ -122,4 +134,11 @@ pub(super) fn wide_elements(program: &Program, layers: &[LayerId], phase: Phase,
         pieces.push(parameters());
     }
     pieces
+}
+
+/// The kernel of an output layer that is a loss; `None` of other layers.
+pub(super) fn linear_loss(node: &Node, samples: usize, threads: &Threads) -> Option<LinearCrossEntropy> {
+    let Layer::LinearCrossEntropy(layer) = &node.layer else { return None };
+    let input = node.input_shapes[0];
+    Some(LinearCrossEntropy::new(layer, input.features() as usize, samples, input.places() as usize, threads))
 }

@@ -2,7 +2,7 @@
 
 use lockstep_models::{Op, Program};
 
-use super::chain::wide_elements;
+use super::chain::{linear_loss, wide_elements};
 use super::{ChainLayer, Kernel, Threads};
 use crate::workspace;
 
@@ -14,7 +14,7 @@ pub fn workspace_bytes(program: &Program, threads: &Threads) -> usize {
         let member = |id| ChainLayer { layer: &model.node(id).layer, inputs: &model.node(id).input_shapes };
         let members: Vec<ChainLayer<'_>> = layers.iter().copied().map(member).collect();
         if members[0].layer.is_loss() {
-            0
+            linear_loss(model.node(layers[0]), samples, threads).map_or(0, |loss| loss.workspace_bytes(samples))
         } else {
             Kernel::new(&members, samples, threads).head.workspace_bytes(samples)
         }

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use lockstep_data::Untransformed;
-use lockstep_models::{BoundFormula, Buffer, Copy};
+use lockstep_models::{BoundFormula, Buffer, Copy, GradientShare};
 use lockstep_topology::Dtype;
 
 use super::chain::{Chain, Work};
+use super::elementwise::merge;
 use super::tensors::{Tensors, Views, Wanted, keep_gradient};
 use super::update::update;
-use super::{Threads, layouts};
+use super::{Threads, Workspace, layouts, only};
 use crate::arena::Arena;
 use crate::device::buffers::move_numbers;
 use crate::device::decays::Decays;
@@ -23,6 +24,9 @@ use crate::device::{
 const LINE_BYTES: usize = 64;
 /// The place of a gradient that is not needed.
 const NOTHING: TensorAddress = TensorAddress::Nothing;
+
+/// Elements of a gradient that one thread adds at once.
+const TILE: usize = 1 << 14;
 
 /// The state of a micro-batch in flight.
 struct Context {
@@ -115,6 +119,9 @@ impl Compute for Cpu {
         let found = match &mut of.work {
             Work::Elsewhere => None,
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.at_hand.labels)),
+            Work::LinearLoss(loss, _) => {
+                Some(loss.forward(inputs[0], parameters, &self.at_hand.labels, &mut workspace))
+            }
             Work::Kernel(kernel) => {
                 let places = self.at_hand.places.get(pass.draw.skipped as usize..).unwrap_or(&[]);
                 kernel.draw(pass.draw, places);
@@ -142,7 +149,7 @@ impl Compute for Cpu {
         let Views { reads, writes: mut d_inputs, scratch: [scratch, made], .. } = self.at_hand.tensors.views(&wanted);
         let (inputs, y, d_output) =
             (&reads[..pass.inputs.len()], reads[pass.inputs.len()], reads[pass.inputs.len() + 1]);
-        let (w, g) = (self.buffers.of_layers(), self.buffers.arena(Buffer::Gradients));
+        let w = self.buffers.of_layers();
         // SAFETY: no message is in flight on parameters that a layer reads.
         let w = of.weights(unsafe { w.slice(of.parameters.clone()) }, scratch, &self.threads);
         match &mut of.work {
@@ -151,26 +158,13 @@ impl Compute for Cpu {
                 let adds = pass.d_inputs[0].as_ref().is_some_and(|(_, adds)| *adds);
                 loss.backward(pass.scale * *weight, d_inputs[0], adds);
             }
-            Work::Kernel(kernel) => {
+            Work::Kernel(_) | Work::LinearLoss(..) => {
                 let wanted = d_inputs.into_iter().zip(pass.d_inputs);
                 let with_flag =
                     |(slice, wanted): (_, &Option<(_, bool)>)| wanted.as_ref().map(|(_, adds)| (slice, *adds));
-                let mut d_inputs: Vec<Option<(&mut [f32], bool)>> = wanted.map(with_flag).collect();
-                let narrow = g.dtype() != Dtype::F32;
-                let d_parameters: Option<(&mut [f32], bool)> = match pass.d_parameters {
-                    Some(_) if narrow => Some((&mut *made, false)),
-                    // SAFETY: exchanges of these gradients start after this task, by the program's order, and exchanges of
-                    // earlier contents of this memory ended before their update, which comes before this task.
-                    Some(adds) => Some((unsafe { g.slice_mut(of.gradients.clone()) }, adds)),
-                    None => None,
-                };
-                kernel.swap_workspace(&mut workspace);
-                kernel.backward(inputs, y, w, d_output, &mut d_inputs, d_parameters);
-                kernel.swap_workspace(&mut workspace);
-                if let (true, Some(adds)) = (narrow, pass.d_parameters) {
-                    // SAFETY: as above.
-                    keep_gradient(made, unsafe { g.slice_mut(of.gradients.clone()) }, adds, &self.threads);
-                }
+                let d_inputs = &mut wanted.map(with_flag).collect::<Vec<Option<(&mut [f32], bool)>>>();
+                let tensors = Operands { inputs, y, w, d_output, d_inputs, made };
+                of_parameters(of, (&self.buffers, &self.threads), pass, tensors, &mut workspace);
             }
         }
         self.at_hand.tensors.keep(&wanted);
@@ -179,16 +173,28 @@ impl Compute for Cpu {
     }
 
     fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {
-        let Work::Loss(loss, _) = &mut self.at_hand.chains[chain].work else { return Ok(Loss::default()) };
-        let logits = self.at_hand.tensors.tensor(logits);
+        let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
+        let of = &mut self.at_hand.chains[chain];
+        let input = self.at_hand.tensors.tensor(logits);
         let all = self.at_hand.places.len().max(1);
-        let (each, labels) = (logits.len() / all, self.at_hand.labels.len() / all);
-        Ok(loss.forward(&logits[..samples * each], &self.at_hand.labels[..samples * labels]))
+        let (each, labels) = (input.len() / all, self.at_hand.labels.len() / all);
+        let (input, labels) = (&input[..samples * each], &self.at_hand.labels[..samples * labels]);
+        let (parameters, _) = self.buffers.of_chain(of.parameters.clone(), 0..0);
+        let mut scratch = vec![0.0; of.scratch(false)[0]];
+        let parameters = of.weights(parameters, &mut scratch, &self.threads);
+        let found = match &mut of.work {
+            Work::Loss(loss, _) => loss.forward(input, labels),
+            Work::LinearLoss(loss, _) => loss.forward(input, parameters, labels, &mut workspace),
+            Work::Kernel(_) | Work::Elsewhere => Loss::default(),
+        };
+        *self.at_hand.tensors.workspace() = workspace;
+        Ok(found)
     }
 
     fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
         Ok(match &self.at_hand.chains[chain].work {
             Work::Loss(loss, _) => loss.losses(),
+            Work::LinearLoss(loss, _) => loss.losses(),
             Work::Kernel(_) | Work::Elsewhere => Vec::new(),
         })
     }
@@ -227,6 +233,72 @@ impl Compute for Cpu {
             }
         }
         Ok(())
+    }
+}
+
+/// What a backward pass reads and writes: inputs, output, parameters, the gradient of the output, those of the inputs with whether
+/// they are added to, and scratch for a gradient of parameters that is kept in bf16.
+struct Operands<'a, 'b> {
+    inputs: &'a [&'a [f32]],
+    y: &'a [f32],
+    w: &'a [f32],
+    d_output: &'a [f32],
+    d_inputs: &'a mut [Option<(&'b mut [f32], bool)>],
+    made: &'a mut [f32],
+}
+
+/// The backward pass of a chain that may have parameters. A gradient that two chains make is made in a buffer of its own where it
+/// is then added to that of earlier micro-batches, or rounded.
+fn of_parameters(
+    of: &mut Chain,
+    (buffers, threads): (&Buffers, &Threads),
+    pass: &Backward<'_>,
+    tensors: Operands<'_, '_>,
+    workspace: &mut Workspace,
+) {
+    let Operands { inputs, y, w, d_output, d_inputs, made } = tensors;
+    let (g, gradients) = (buffers.arena(Buffer::Gradients), of.gradients.clone());
+    let narrow = g.dtype() != Dtype::F32;
+    let (last, sum) = match of.gradient_share {
+        GradientShare::Alone => (false, None),
+        GradientShare::First(sum) => (false, sum),
+        GradientShare::Last(sum) => (true, sum),
+    };
+    // SAFETY: tasks of the compute stream alone use the buffer.
+    let sum = || sum.map(|sum| unsafe { buffers.arena(sum).slice_mut(0..gradients.len()) });
+    let d_parameters: Option<(&mut [f32], bool)> = match (pass.d_parameters, sum()) {
+        (None, _) => None,
+        (Some(_), Some(sum)) => Some((sum, last)),
+        (Some(_), None) if narrow => Some((&mut *made, false)),
+        // SAFETY: exchanges of these gradients start after this task, by the program's order, and exchanges of
+        // earlier contents of this memory ended before their update, which comes before this task.
+        (Some(adds), None) => Some((unsafe { g.slice_mut(gradients.clone()) }, adds || last)),
+    };
+    match &mut of.work {
+        Work::Kernel(kernel) => {
+            kernel.swap_workspace(workspace);
+            kernel.backward(inputs, y, w, d_output, d_inputs, d_parameters);
+            kernel.swap_workspace(workspace);
+        }
+        Work::LinearLoss(loss, weight) => {
+            loss.backward(pass.scale * *weight, (inputs[0], w), only(d_inputs), d_parameters, workspace);
+        }
+        Work::Loss(..) | Work::Elsewhere => {}
+    }
+    let Some(adds) = pass.d_parameters else { return };
+    let (whole, adds): (&[f32], bool) = match sum() {
+        Some(sum) if last => (sum, adds),
+        None if narrow => (made, adds || last),
+        Some(_) | None => return,
+    };
+    match narrow {
+        // SAFETY: as above.
+        true => keep_gradient(whole, unsafe { g.slice_mut(gradients.clone()) }, adds, threads),
+        false => {
+            // SAFETY: as above.
+            let kept = unsafe { g.slice_mut(gradients.clone()) };
+            threads.each_chunk(kept, TILE, |_, range, part| merge(part, &whole[range], adds));
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use lockstep_models::Layer;
 
 use super::activation::{Activation, Curve};
 use super::{Head, Wanted};
+use crate::simd::logistic;
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
@@ -14,13 +15,13 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
 const SCALE: f32 = 0.797_884_6;
 const CUBE: f32 = 0.044_715;
 
-/// y = x/2 · (1 + tanh u) with u = √(2/π) · (x + 0.044715·x³).
+/// y = x/2 · (1 + tanh u) with u = √(2/π) · (x + 0.044715·x³), which is x · σ(2u).
 struct Gelu;
 
-/// tanh u.
+/// σ(2u) = 1 / (1 + e⁻²ᵘ).
 #[inline(always)]
-fn bend(x: f32) -> f32 {
-    (SCALE * (x + CUBE * x * x * x)).tanh()
+fn share(x: f32) -> f32 {
+    logistic(2.0 * SCALE * (x + CUBE * x * x * x))
 }
 
 impl Curve for Gelu {
@@ -28,13 +29,13 @@ impl Curve for Gelu {
 
     #[inline(always)]
     fn value(x: f32) -> f32 {
-        0.5 * x * (1.0 + bend(x))
+        x * share(x)
     }
 
-    /// dy/dx = (1 + tanh u)/2 + x/2 · (1 − tanh² u) · du/dx.
+    /// dy/dx = σ + 2x · σ · (1 − σ) · du/dx.
     #[inline(always)]
     fn derivative(x: f32) -> f32 {
-        let bent = bend(x);
-        0.5 * (1.0 + bent) + 0.5 * x * (1.0 - bent * bent) * (SCALE * (1.0 + 3.0 * CUBE * x * x))
+        let share = share(x);
+        share + 2.0 * x * share * (1.0 - share) * (SCALE * (1.0 + 3.0 * CUBE * x * x))
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn lay(program: &Program, role: &Role, samples: impl Iterator<Item = 
     let demand = |chain: &Chain| {
         let fit = match &chain.work {
             Work::Kernel(kernel) => kernel.head.fit(),
-            Work::Loss(..) => Fit::Planes,
+            Work::Loss(..) | Work::LinearLoss(..) => Fit::Planes,
             Work::Elsewhere => Fit::Free,
         };
         Demand { inputs: chain.inputs.clone(), output: chain.output, fit }

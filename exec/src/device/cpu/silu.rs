@@ -2,8 +2,9 @@
 
 use lockstep_models::Layer;
 
-use super::activation::{Activation, Curve, Sigmoid};
+use super::activation::{Activation, Curve};
 use super::{Head, Wanted};
+use crate::simd::logistic;
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
@@ -18,13 +19,13 @@ impl Curve for Silu {
 
     #[inline(always)]
     fn value(x: f32) -> f32 {
-        x * Sigmoid::value(x)
+        x * logistic(x)
     }
 
     /// dy/dx = σ + x · σ · (1 − σ).
     #[inline(always)]
     fn derivative(x: f32) -> f32 {
-        let share = Sigmoid::value(x);
+        let share = logistic(x);
         share * (1.0 + x * (1.0 - share))
     }
 }

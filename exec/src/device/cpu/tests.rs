@@ -50,6 +50,7 @@ fn parameters_of(layer: &Layer, inputs: &[Shape]) -> usize {
         Layer::Linear(linear) => {
             linear.out_features as usize * (inputs[0].features() as usize + usize::from(linear.bias))
         }
+        Layer::RmsNorm(norm) => (inputs[0].features() / norm.heads) as usize,
         Layer::PositionEmbedding => size(inputs[0]),
         Layer::Embedding(table) => (table.entries * table.out_features) as usize,
         Layer::Bias => inputs[0].features() as usize,

@@ -35,11 +35,11 @@ pub(super) fn forward(
         })
     };
     let all = (0..samples).flat_map(outputs);
-    if shape.has(Dimension::Position) && matches!(layer, Layer::LayerNorm(_) | Layer::Bias) {
+    if shape.has(Dimension::Position) && matches!(layer, Layer::LayerNorm(_) | Layer::Bias | Layer::Product) {
         return of_sequences(layer, shapes, samples, inputs, parameters);
     }
     match layer {
-        Layer::Linear(_) | Layer::PositionEmbedding | Layer::Attention(_) => {
+        Layer::Linear(_) | Layer::PositionEmbedding | Layer::Attention(_) | Layer::RmsNorm(_) | Layer::Rotary(_) => {
             of_sequences(layer, shapes, samples, inputs, parameters)
         }
         Layer::Embedding(_) => panic!("reads integers"),
@@ -141,7 +141,9 @@ pub(super) fn forward(
             .collect(),
         Layer::Flatten | Layer::Reshape(_) => x.clone(),
         Layer::Input(_) | Layer::Relayout(_) => panic!("no kernel of a chain"),
-        Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy => panic!("no kernel of a chain"),
+        Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy | Layer::LinearCrossEntropy(_) => {
+            panic!("no kernel of a chain")
+        }
     }
 }
 

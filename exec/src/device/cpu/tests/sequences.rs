@@ -1,6 +1,6 @@
-//! Generates random layers of sequences; an embedding, and attention over several blocks of queries.
+//! Generates random layers of sequences; an embedding, attention over several blocks of queries, rows of several tiles.
 
-use lockstep_models::{Attention, Embedding, Linear};
+use lockstep_models::{Attention, Embedding, Linear, RmsNorm, Rotary, RotaryPairing, RotaryScaling};
 use lockstep_topology::Dtype;
 
 use super::*;
@@ -11,19 +11,26 @@ fn sequence(positions: u32, features: u32) -> Shape {
 
 pub(super) fn any_sequence() -> impl Strategy<Value = Case> {
     let sizes = (1..9u32, 1..12u32, 1..4usize, 1..9u32);
-    (sizes, 0..8, any::<bool>()).prop_map(|((positions, features, samples, more), which, flag)| {
+    (sizes, 0..12, any::<bool>()).prop_map(|((positions, features, samples, more), which, flag)| {
         let shape = sequence(positions, features);
         let (layer, inputs) = match which {
-            0 | 1 => (Layer::Linear(Linear { out_features: more, bias: flag }), vec![shape]),
+            0 | 1 => (Layer::Linear(Linear { out_features: more, bias: flag, tie: None }), vec![shape]),
             2 => (Layer::PositionEmbedding, vec![shape]),
             // Of few features the gradient is rounding error.
             3 => (Layer::LayerNorm(LayerNorm { epsilon: 1e-3 }), vec![sequence(positions, features + 4)]),
             4 => (if flag { Layer::Gelu } else { Layer::Bias }, vec![shape]),
+            5 => {
+                let (heads, unit_offset) = (1 + more % 3, flag);
+                let layer = Layer::RmsNorm(RmsNorm { epsilon: 1e-3, unit_offset, heads });
+                (layer, vec![sequence(positions, heads * (features + 2))])
+            }
+            6 | 7 => (rotary(more, flag), vec![sequence(positions, (1 + more % 3) * 4 * features.min(3))]),
+            8 => (Layer::Product, vec![shape; 2]),
             // Of one position the gradients of queries and keys are rounding error.
             _ => {
                 let positions = positions + 1;
                 let (groups, each, width) = (1 + more % 3, 1 + features % 3, 1 + features);
-                let layer = Layer::Attention(Attention { heads: groups * each, key_heads: groups, causal: flag });
+                let layer = attention(groups * each, groups, flag, if which % 2 == 0 { more } else { 0 });
                 let keys = sequence(positions, groups * width);
                 (layer, vec![sequence(positions, groups * each * width), keys, keys])
             }
@@ -32,11 +39,42 @@ pub(super) fn any_sequence() -> impl Strategy<Value = Case> {
     })
 }
 
-/// 150 positions are three blocks, the last one shorter.
+/// Three heads at most, of four features and more, of which all or half are turned.
+fn rotary(which: u32, halves: bool) -> Layer {
+    let original_max_position_embeddings = 64;
+    let scaling = match which % 4 {
+        0 => RotaryScaling::None,
+        1 => RotaryScaling::Linear { factor: 3.0 },
+        2 => {
+            let (low_freq_factor, high_freq_factor) = (1.0, 4.0);
+            RotaryScaling::Llama3 { factor: 8.0, low_freq_factor, high_freq_factor, original_max_position_embeddings }
+        }
+        _ => {
+            let (beta_fast, beta_slow) = (32.0, 1.0);
+            RotaryScaling::Yarn { factor: 4.0, beta_fast, beta_slow, original_max_position_embeddings }
+        }
+    };
+    let pairing = if halves { RotaryPairing::Halves } else { RotaryPairing::Neighbours };
+    let fraction = if which.is_multiple_of(2) { 1.0 } else { 0.5 };
+    Layer::Rotary(Rotary { heads: 1 + which % 3, theta: 100.0, fraction, pairing, scaling })
+}
+
+/// Attention with those of its options whose bit is set; two positions at least are seen.
+fn attention(heads: u32, key_heads: u32, causal: bool, options: u32) -> Layer {
+    let has = |bit: u32| options & bit != 0;
+    Layer::Attention(Attention {
+        window: (has(1) && causal).then_some(2 + options),
+        soft_cap: has(2).then_some(0.75),
+        scale: has(4).then_some(0.5),
+        ..Attention::new(heads, key_heads, causal)
+    })
+}
+
+/// 150 positions are three blocks, the last one shorter; a window of 70 skips the first keys of the last block.
 #[test]
 fn attention_of_several_blocks_is_right() {
-    for causal in [true, false] {
-        let layer = Layer::Attention(Attention { heads: 2, key_heads: 1, causal });
+    for (causal, options) in [(true, 0), (false, 0), (true, 69), (true, 6)] {
+        let layer = attention(2, 1, causal, options);
         let (queries, keys) = (sequence(150, 6), sequence(150, 3));
         let case = Case { layer, inputs: vec![queries, keys, keys], samples: 2 };
         case.is_repeatable(5);
@@ -80,5 +118,31 @@ fn an_embedding_by_hand() {
         expected[2..4].copy_from_slice(&[6.0 + start, 8.0 + start]);
         expected[598..].copy_from_slice(&[3.0 + start, 4.0 + start]);
         assert_eq!(gradient, expected);
+    }
+}
+
+/// A rotation in place, and rows of several tiles.
+#[test]
+fn rows_of_several_tiles_are_right() {
+    let norm = |heads| Layer::RmsNorm(RmsNorm { epsilon: 1e-5, unit_offset: false, heads });
+    let layers = [rotary(2, true), norm(3), norm(1), Layer::LayerNorm(LayerNorm { epsilon: 1e-5 })];
+    for layer in layers {
+        let case = Case { layer, inputs: vec![sequence(200, 96)], samples: 4 };
+        case.is_repeatable(5);
+        let (data, pass) = (case.data(5), case.pass(&case.data(5), 2));
+        let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+        let (x, parameters) = (wide(&data.inputs[0]), wide(&data.parameters));
+        let expected = reference::forward(&case.layer, &case.inputs, case.samples, &[x], &parameters);
+        near(&floats(&pass.output), &expected, &format!("{case:?} forward"));
+        if matches!(case.layer, Layer::Rotary(_)) {
+            let mut kernel = case.kernel(&Threads::one());
+            let mut output = data.inputs[0].clone();
+            kernel.forward(Mode::Train, &[&[]], &[], &mut [], &mut output);
+            assert_eq!(bits(&output), pass.output, "in place");
+            // Turning back what was turned gives lengths of the start.
+            let mut back = vec![0.0; output.len()];
+            kernel.backward(&[], &[], &[], &output, &mut [Some((&mut back[..], false))], None);
+            near(&floats(&bits(&back)), &wide(&data.inputs[0]), "back");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Computes layers of sequences: what each position has of its features, and attention between positions.
 
-use lockstep_models::{Attention, Layer, Shape};
+use lockstep_models::{Attention, Layer, Rotary, RotaryPairing, Shape};
 
 /// The output for one sample, from the sample's part of each input.
 pub(super) fn of_sample(layer: &Layer, shape: Shape, inputs: &[&[f64]], parameters: &[f64]) -> Vec<f64> {
@@ -26,6 +26,18 @@ pub(super) fn of_sample(layer: &Layer, shape: Shape, inputs: &[&[f64]], paramete
             x.chunks(features).flat_map(normal).collect()
         }
         Layer::Bias => x.iter().enumerate().map(|(at, x)| x + parameters[at % features]).collect(),
+        Layer::RmsNorm(norm) => {
+            let width = features / norm.heads as usize;
+            let factor = |at: usize| parameters[at] + if norm.unit_offset { 1.0 } else { 0.0 };
+            let normal = |row: &[f64]| {
+                let square = row.iter().map(|x| x * x).sum::<f64>() / width as f64;
+                let root = (square + f64::from(norm.epsilon)).sqrt();
+                row.iter().enumerate().map(|(at, x)| factor(at) * x / root).collect::<Vec<_>>()
+            };
+            x.chunks(width).flat_map(normal).collect()
+        }
+        Layer::Product => x.iter().zip(inputs[1]).map(|(a, b)| a * b).collect(),
+        Layer::Rotary(of) => turned(of, features, x),
         Layer::Attention(of) => attended(of, shape, inputs),
         _ => panic!("of images"),
     }
@@ -43,16 +55,36 @@ fn attended(of: &Attention, shape: Shape, inputs: &[&[f64]]) -> Vec<f64> {
     let mut output = Vec::new();
     for (query, head) in (0..positions).flat_map(|query| (0..heads).map(move |head| (query, head))) {
         let group = head / (heads / groups);
-        let seen = if of.causal { query + 1 } else { positions };
+        let first = of.window.map_or(0, |window| (query + 1).saturating_sub(window as usize));
+        let seen = if of.causal { first..query + 1 } else { 0..positions };
         let q = row(queries, heads, query, head);
         let weight = |key: usize| {
             let product: f64 = q.iter().zip(row(keys, groups, key, group)).map(|(q, k)| q * k).sum();
-            (product / (width as f64).sqrt()).exp()
+            let score = of.scale.map_or(product / (width as f64).sqrt(), |scale| f64::from(scale) * product);
+            of.soft_cap.map(f64::from).map_or(score, |cap| cap * (score / cap).tanh()).exp()
         };
-        let sum: f64 = (0..seen).map(weight).sum();
+        let sum: f64 = seen.clone().map(weight).sum();
         let value =
-            |at: usize| (0..seen).map(|key| weight(key) / sum * row(values, groups, key, group)[at]).sum::<f64>();
+            |at: usize| seen.clone().map(|key| weight(key) / sum * row(values, groups, key, group)[at]).sum::<f64>();
         output.extend((0..width).map(value));
+    }
+    output
+}
+
+/// Each pair as a complex number times e^(i·angle).
+fn turned(of: &Rotary, features: usize, x: &[f64]) -> Vec<f64> {
+    let width = features / of.heads as usize;
+    let (frequencies, mut output) = (of.frequencies(width as u32), x.to_vec());
+    for (row, head) in output.chunks_mut(width).enumerate() {
+        let position = (row / of.heads as usize) as f64;
+        for (pair, frequency) in frequencies.iter().enumerate() {
+            let (a, b) = match of.pairing {
+                RotaryPairing::Halves => (pair, pair + frequencies.len()),
+                RotaryPairing::Neighbours => (2 * pair, 2 * pair + 1),
+            };
+            let (radius, angle) = (head[a].hypot(head[b]), head[b].atan2(head[a]) + position * frequency);
+            (head[a], head[b]) = (of.magnitude() * radius * angle.cos(), of.magnitude() * radius * angle.sin());
+        }
     }
     output
 }

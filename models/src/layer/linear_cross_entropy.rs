@@ -1,0 +1,113 @@
+//! Defines the output layer of a decoder with its loss in one: a linear layer at each position, and softmax cross-entropy of its
+//! scores against the labels. The scores of a batch are never in memory at once.
+
+use super::conv2d::weight_and_bias;
+use super::linear::{features_of_positions, out_features};
+use super::softmax_cross_entropy::SoftmaxCrossEntropy;
+use super::*;
+
+/// Scores `x · wᵀ + b` of each class at each position, weight `[out_features, in_features]`, and their loss as of
+/// [`Layer::SoftmaxCrossEntropy`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinearCrossEntropy {
+    /// Classes: the size of the vocabulary.
+    pub out_features: u32,
+    /// Whether each class has a bias.
+    pub bias: bool,
+    /// The embedding whose vectors are its weight too, by its name in the model.
+    pub tie: Option<String>,
+    /// The bound c that scores s approach, as c · tanh(s / c) (Gemma 2).
+    pub soft_cap: Option<f32>,
+}
+
+pub(super) const KIND: LayerKind = LayerKind {
+    is_loss: true,
+    input_use: InputUse::Always,
+    family: "dense",
+    keys: &["out_features", "bias", "tie", "soft_cap", "loss_weight", "weight_init", "bias_init"],
+    ..LayerKind::new("linear_cross_entropy", |of| {
+        let tie = of.word("tie")?.map(str::to_owned);
+        Ok(Layer::LinearCrossEntropy(LinearCrossEntropy {
+            out_features: out_features(of, "the size of the vocabulary, e.g. out_features = 50257")?,
+            bias: of.boolean("bias")?.unwrap_or(false),
+            tie,
+            soft_cap: of.number("soft_cap")?,
+        }))
+    })
+};
+
+impl LayerRule for LinearCrossEntropy {
+    /// A loss needs all scores of a position: of the classes as of the features all are whole.
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        let features = features_of_positions(inputs[0], "put a dense layer and softmax_cross_entropy there")?;
+        if self.out_features < 2 {
+            return Err(format!("out_features is {}: a loss needs two classes or more", self.out_features));
+        }
+        if let (Some(tie), true) = (&self.tie, self.bias) {
+            return Err(format!("has a bias beside the weight of {tie}: give it bias = false"));
+        }
+        if let Some(cap) = self.soft_cap.filter(|cap| !(*cap > 0.0 && cap.is_finite())) {
+            return Err(format!("soft_cap is {cap}: it must be positive, or left out"));
+        }
+        let mut of = Signature::of_samples(1);
+        for (dimension, size) in inputs[0].dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
+            let index = of.index((*size).into(), IndexUse::Whole);
+            of.inputs[0].push((index, *dimension));
+        }
+        let [i, o, one] = [features, self.out_features, 1].map(|size| of.index(size.into(), IndexUse::Whole));
+        of.inputs[0].push((i, Dimension::Feature));
+        of.output.push((one, Dimension::Feature));
+        of.parameters = vec![vec![(o, Dimension::Output), (i, Dimension::Input)]];
+        if self.bias {
+            of.parameters.push(vec![(o, Dimension::Output)]);
+        }
+        Ok(of)
+    }
+
+    fn settings(&self) -> String {
+        let tie = self.tie.as_ref().map_or_else(String::new, |tie| format!(", tie = {tie:?}"));
+        let cap = self.soft_cap.map_or_else(String::new, |cap| format!(", soft_cap = {cap:?}"));
+        format!(", out_features = {}, bias = {}{tie}{cap}", self.out_features, self.bias)
+    }
+
+    fn cost_settings(&self) -> String {
+        let cap = if self.soft_cap.is_some() { " cap" } else { "" };
+        format!(" classes{}{cap}", self.out_features)
+    }
+
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        weight_and_bias(self.bias, inits)
+    }
+
+    fn tie(&self) -> Option<&str> {
+        self.tie.as_deref()
+    }
+
+    fn classes(&self, _: Shape) -> u32 {
+        self.out_features
+    }
+
+    fn labels(&self, input: Shape) -> Option<SampleTensor> {
+        SoftmaxCrossEntropy.labels(input)
+    }
+
+    /// The logarithm of the sum of the exponentials of each position's scores.
+    fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
+        Some(KeptTensor::of("log-sum-exp", input.places(), Dtype::F32))
+    }
+
+    fn kernel_class(&self, input: Shape, _: Shape) -> KernelClass {
+        let (outputs, inputs) = (f64::from(self.out_features), f64::from(input.features()));
+        KernelClass::Product(MatrixProduct { outputs, inputs, kernel: 1.0, groups: 1.0, by_place: true })
+    }
+
+    /// A product in each pass, and in the one to the input the scores again.
+    fn work(&self, of: &Sizes) -> [Work; 3] {
+        let product = 2.0 * of.input * f64::from(self.out_features);
+        [
+            Work::of(product, of.input + of.learned, of.samples),
+            Work::of(2.0 * product, of.input + of.learned, of.input),
+            Work::of(product, of.input, of.learned),
+        ]
+    }
+}

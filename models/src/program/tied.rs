@@ -1,0 +1,61 @@
+//! Says how two layers with one parameter make its gradient, and declares the buffer in which they do so where gradients of
+//! micro-batches accumulate.
+//!
+//! A micro-batch's gradient is the sum of two, and is rounded and added to those of earlier micro-batches as one: so it is made in
+//! a buffer of its own. Without accumulation in fp32 it is made where gradients are.
+
+use crate::task::Op;
+use crate::{Buffer, Declared, LayerId, Model, Phase, Program, Role, Tie};
+
+/// The name of the buffer.
+const NAME: &str = "gradient of the tied weight";
+
+/// How the gradient of a chain's parameters is made, and the buffer for it, if it is made in one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GradientShare {
+    /// By the chain alone.
+    Alone,
+    /// The chain makes the first summand.
+    First(Option<Buffer>),
+    /// The chain adds the last summand, and then the sum to what it is to be added to.
+    Last(Option<Buffer>),
+}
+
+impl Program {
+    /// How the gradient of the parameters of a chain is made.
+    pub fn gradient_share(&self, chain: usize) -> GradientShare {
+        let buffer = || self.buffers.iter().position(|declared| declared.name == NAME).map(Buffer::Declared);
+        match self.model.tie() {
+            Some(tie) if self.chains[chain].contains(&tie.reader) => GradientShare::First(buffer()),
+            Some(tie) if self.chains[chain].contains(&tie.owner) => GradientShare::Last(buffer()),
+            _ => GradientShare::Alone,
+        }
+    }
+
+    /// Whether ranks of `role` make the gradient of a parameter of two layers in this buffer.
+    pub(crate) fn sums_in(&self, role: &Role, buffer: Buffer) -> bool {
+        role.tasks.iter().any(|task| match task.op {
+            Op::Compute { chain, .. } => match self.gradient_share(chain) {
+                GradientShare::Alone => false,
+                GradientShare::First(own) | GradientShare::Last(own) => own == Some(buffer),
+            },
+            _ => false,
+        })
+    }
+}
+
+/// The buffer of a model with a tie, where some role accumulates gradients, or rounds them.
+pub(crate) fn sum_of_tied(model: &Model, chains: &[Vec<LayerId>], roles: &[Role], rounds: bool) -> Option<Declared> {
+    let Tie { owner, .. } = model.tie()?;
+    let accumulates = |role: &Role| {
+        let makes = |op: &Op| match op {
+            Op::Compute { chain, phase: Phase::Backward | Phase::BackwardWeight, .. } => {
+                chains[*chain].contains(&owner)
+            }
+            _ => false,
+        };
+        (0..role.tasks.len()).any(|task| makes(&role.tasks[task].op) && role.adds_gradients(task, true))
+    };
+    let elements = model.node(owner).parameters[0].elements();
+    (rounds || roles.iter().any(accumulates)).then(|| Declared::scratch(NAME, elements))
+}
