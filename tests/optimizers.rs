@@ -7,7 +7,8 @@ use lockstep_exec::device::cpu::{Slice, evaluate};
 use lockstep_exec::{RunOptions, run};
 use lockstep_models::memory::Memory;
 use lockstep_models::{
-    Coefficient, Decay, Job, Model, Op, Optimizer, Program, RunLength, SquareSum, StepNumbers, UpdateRule, random_model,
+    Coefficient, Decay, Job, Model, NoDecay, Op, Optimizer, Program, RunLength, SquareSum, StepNumbers, UpdateRule,
+    random_model,
 };
 use proptest::prelude::*;
 
@@ -248,5 +249,47 @@ fn norms_are_in_the_program() {
             assert_eq!(of.range, 0..SquareSum::ELEMENTS, "{strategy}");
         }
         assert_eq!(Job { clips: false, ..job }.program().unwrap().elements(lockstep_models::Buffer::Norm), 0);
+    }
+}
+
+/// One step changes a parameter that patterns select as without weight decay, and others as with it, to the bit; what is not
+/// selected does decay. So it is where layers are split or ranks update parts of buckets.
+#[test]
+fn parameters_without_decay_step_as_if_it_were_0() {
+    let text = "name = \"m\"\ninput = [1, 6, 6]\nlayer = [\n{ name = \"conv\", kind = \"conv2d\", out_channels = 4, kernel = 3 },\n\
+                { name = \"norm\", kind = \"batch_norm\" },\n{ name = \"one\", kind = \"dense\", out_features = 16 },\n\
+                { name = \"scores\", kind = \"dense\", out_features = 4 },\n{ kind = \"softmax_cross_entropy\" },\n]\n";
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", text).unwrap());
+    let (data, _) = Dataset::load("synthetic:64", &model).unwrap();
+    for (rule, strategy) in
+        UpdateRule::ALL.into_iter().flat_map(|rule| ["ssgd", "zero-2", "hybrid:b"].map(|of| (rule, of)))
+    {
+        let job = Job { rule, strategy: strategy.parse().unwrap(), ..Job::new(model.clone(), 2, 4) };
+        let program = job.program().unwrap();
+        let train = |weight_decay, no_decay: &str| {
+            let no_decay = if no_decay.is_empty() { NoDecay::default() } else { no_decay.parse().unwrap() };
+            let optimizer = Optimizer { weight_decay, no_decay, decay_batch_norm: true, ..Optimizer::of_rule(rule) };
+            let options = RunOptions { steps: 1, warm_up: 0, seed: 5, optimizer, ..RunOptions::default() };
+            run(&program, &data, &options).unwrap().parameters
+        };
+        let (with, without) = (train(0.3, ""), train(0.0, ""));
+        for (patterns, spared) in [
+            ("*", &["conv", "norm", "one", "scores"][..]),
+            ("one-dimensional", &["conv.bias", "norm", "one.bias", "scores.bias"]),
+            ("conv.weight,sc*w*ht", &["conv.weight", "scores.weight"]),
+        ] {
+            let trained = train(0.3, patterns);
+            for parameter in model.layers().iter().flat_map(|node| &node.parameters) {
+                let range = parameter.range.start as usize..parameter.range.end as usize;
+                let is_spared = spared.iter().any(|name| parameter.name.starts_with(name));
+                let expected = if is_spared { &without } else { &with };
+                let place = format!("{rule} {strategy} {patterns}: {}", parameter.name);
+                assert_eq!(trained[range.clone()], expected[range.clone()], "{place}");
+                // Zeros have nothing to decay, and the first step of Adam has the length of its rate whatever the gradient.
+                let is_still =
+                    ["bias", "beta"].iter().any(|end| parameter.name.ends_with(end)) || rule == UpdateRule::Adam;
+                assert!(is_still || with[range.clone()] != without[range], "{place}: decays");
+            }
+        }
     }
 }

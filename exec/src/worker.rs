@@ -132,7 +132,7 @@ impl<'a> Worker<'a> {
             .start
             .and_then(|state| state.average.as_ref())
             .is_some_and(|(_, previous)| previous.is_some());
-        let multiplied = program.multiplied(transport.rank().0);
+        let multiplied = program.multiplied(transport.rank().0, &setup.options.optimizer.no_decay);
         let loops = role.loops();
         let mut worker = Worker {
             setup,

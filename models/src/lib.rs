@@ -45,7 +45,7 @@ pub use model::{
     multiplied_parts, node_first, random_model,
 };
 pub use optimizer::{
-    Assignment, Averaging, Decay, MomentumForm, Optimizer, RunLength, Scaling, SquareSum, UpdateRule, WarmUp,
+    Assignment, Averaging, Decay, MomentumForm, NoDecay, Optimizer, RunLength, Scaling, SquareSum, UpdateRule, WarmUp,
 };
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan};

@@ -4,6 +4,7 @@
 
 mod averaging;
 mod decay;
+mod no_decay;
 mod rules;
 mod scaling;
 mod square_sum;
@@ -18,6 +19,7 @@ use crate::{Coefficient, MomentStep, SgdStep, StepNumbers};
 
 pub use averaging::{Assignment, Averaging};
 pub use decay::Decay;
+pub use no_decay::NoDecay;
 pub use rules::UpdateRule;
 pub use scaling::Scaling;
 pub use square_sum::SquareSum;
@@ -71,6 +73,8 @@ pub struct Optimizer {
     pub clip_norm: Option<f64>,
     /// Whether batch norm's γ and β (and a scale's parameters) decay too; not in Goyal et al. 2017, §5.1.
     pub decay_batch_norm: bool,
+    /// Parameters that weight decay leaves out all the same.
+    pub no_decay: NoDecay,
 }
 
 impl Default for Optimizer {
@@ -90,6 +94,7 @@ impl Default for Optimizer {
             weight_decay: 0.0,
             clip_norm: None,
             decay_batch_norm: false,
+            no_decay: NoDecay::default(),
         }
     }
 }
@@ -201,7 +206,8 @@ impl fmt::Display for Optimizer {
         write!(f, "warm-up {}, decay {}, ", self.warm_up, self.decay)?;
         write!(f, "{}, ", self.rule.describe(self))?;
         let spared = if self.decay_batch_norm { "batch norm too" } else { "not on batch norm" };
-        write!(f, "weight decay {} ({spared})", self.weight_decay)?;
+        let left_out = if self.no_decay.is_empty() { String::new() } else { format!(", none on {}", self.no_decay) };
+        write!(f, "weight decay {} ({spared}{left_out})", self.weight_decay)?;
         self.clip_norm.map_or(Ok(()), |most| write!(f, ", gradients clipped to the norm {most}"))
     }
 }

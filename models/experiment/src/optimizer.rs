@@ -1,6 +1,6 @@
 //! Reads the optimizer's name and the keys of `[optimizer]`, which are flags too; experiments and recipes share them.
 
-use lockstep_models::{Decay, MomentumForm, Scaling, UpdateRule, WarmUp};
+use lockstep_models::{Decay, MomentumForm, NoDecay, Scaling, UpdateRule, WarmUp};
 use lockstep_topology::InputError;
 
 use crate::experiment::Experiment;
@@ -115,6 +115,13 @@ pub(crate) static OPTIMIZER: &[SettingEntry] = &[
         "BOOL",
         "false",
         &One(CHOICE, |e, yes| e.optimizer.decay_batch_norm = yes),
+    ),
+    row(
+        "no_decay",
+        "Parameters without weight decay: one-dimensional, or patterns of their names, e.g. one-dimensional,*embedding*",
+        "PATTERN,…",
+        "",
+        &One(word::<NoDecay>(), |e, spared| e.optimizer.no_decay = spared),
     ),
 ];
 

@@ -121,6 +121,12 @@ const ALL: &[ReadBeside] = &[
         cure: "is about weight decay, which is 0: give weight_decay a value above 0, or leave it out",
     },
     ReadBeside {
+        key: "no_decay",
+        value: |e| e.optimizer.no_decay.to_string(),
+        unread: |e| !e.optimizer.no_decay.is_empty() && e.optimizer.weight_decay == 0.0,
+        cure: "is about weight decay, which is 0: give weight_decay a value above 0, or leave it out",
+    },
+    ReadBeside {
         key: "warm_up",
         value: |e| e.optimizer.warm_up.to_string(),
         unread: |e| {
@@ -212,6 +218,11 @@ impl Experiment {
         let spared = || model.layers().iter().flat_map(|node| &node.parameters).any(|parameter| !parameter.decay);
         if self.optimizer.decay_batch_norm && own("decay_batch_norm") && !spared() {
             return refused("decay_batch_norm", "true".to_owned(), "batch norm and scales");
+        }
+        let parameters = model.layers().iter().flat_map(|node| &node.parameters);
+        if let Some(pattern) = self.optimizer.no_decay.idle(parameters).filter(|_| own("no_decay")) {
+            let what = format!("parameters that match {pattern} (names are like fc1.weight)");
+            return refused("no_decay", self.optimizer.no_decay.to_string(), &what);
         }
         match initial::unread(model).into_iter().find(|of| own(of.place)) {
             Some(of) => refused(of.place, (of.value)(&self.inits), of.what),

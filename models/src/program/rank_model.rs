@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Axis, AxisLayout, AxisSet, LayerId, Model, Multiplied, Multipliers, Pieces, Program, Role, pieces_within};
+use crate::{
+    Axis, AxisLayout, AxisSet, LayerId, Model, Multiplied, Multipliers, NoDecay, Pieces, Program, Role, pieces_within,
+};
 
 /// The layer of the whole model that a rank's layer is, or is a part of, and where the part begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,17 +79,21 @@ impl Program {
         kept.into_iter().map(|(range, _)| range).collect()
     }
 
-    /// The parameters of `rank` that have multipliers, in ascending order.
-    pub fn multiplied(&self, rank: u32) -> Vec<Multiplied> {
+    /// The parameters of `rank` that have multipliers, in ascending order; weight decay is multiplied by 0 where `spared`
+    /// selects them.
+    pub fn multiplied(&self, rank: u32, spared: &NoDecay) -> Vec<Multiplied> {
         let whole = self.whole_model().layers().iter().flat_map(|node| &node.parameters);
+        let whole = whole.map(|parameter| match spared.spares(parameter) {
+            true => (&parameter.range, Multipliers { decay: 0.0, ..parameter.multipliers }),
+            false => (&parameter.range, parameter.multipliers),
+        });
         let own = self.own_parameters(rank);
         let mut all: Vec<Multiplied> = whole
-            .filter(|parameter| parameter.multipliers != Multipliers::NONE)
-            .flat_map(|parameter| {
-                own.iter().filter_map(|(piece, start)| {
-                    let from = parameter.range.start.max(piece.start);
-                    let end = parameter.range.end.min(piece.end);
-                    (from < end).then(|| (from - piece.start + start..end - piece.start + start, parameter.multipliers))
+            .filter(|(_, multipliers)| *multipliers != Multipliers::NONE)
+            .flat_map(|(range, multipliers)| {
+                own.iter().filter_map(move |(piece, start)| {
+                    let (from, end) = (range.start.max(piece.start), range.end.min(piece.end));
+                    (from < end).then(|| (from - piece.start + start..end - piece.start + start, multipliers))
                 })
             })
             .collect();

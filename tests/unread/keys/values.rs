@@ -66,6 +66,7 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("nesterov", "true"),
     ("weight_decay", "0.2"),
     ("decay_batch_norm", "true"),
+    ("no_decay", "\"*.bias\""),
     ("anchor", "{ images_per_s = 1000.0 }"),
     ("arm", "[{ name = \"a\", ranks = 4 }]"),
     ("noise", "{ trials = 2, kernel = { family = \"gamma\", cv = 0.2 } }"),

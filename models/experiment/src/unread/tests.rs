@@ -27,6 +27,7 @@ fn settings_that_nothing_reads_are_refused() {
         ("beta2", "optimizer.beta2 = 0.99", "optimizer.name = \"adam\""),
         ("epsilon", "optimizer.epsilon = 1e-6", "optimizer.name = \"adamw\""),
         ("decay_batch_norm", "optimizer.decay_batch_norm = true", "optimizer.weight_decay = 0.1"),
+        ("no_decay", "optimizer.no_decay = \"one-dimensional\"", "optimizer.weight_decay = 0.1"),
         ("warm_up", "optimizer.warm_up = \"gradual:5\"", "optimizer.scaling = \"linear:8\""),
         ("input.callback", INPUT, "strategy = \"first-device-table\""),
         ("chunk", "chunk = \"64KiB\"\nalgorithm = \"library:mpi\"", "axis_algorithms = \"data=ring\""),
@@ -46,7 +47,7 @@ fn settings_that_nothing_reads_are_refused() {
         let read = Experiment::parse("e.toml", &format!("{text}{beside}\n")).unwrap();
         assert_eq!(read.check_read(), Ok(()), "{key}");
     }
-    assert_eq!(ALL.len(), 18);
+    assert_eq!(ALL.len(), 19);
 }
 
 /// What a file states for all arms is taken if one arm reads it, and refused if none does; what an arm states, if it reads
