@@ -17,14 +17,15 @@ use crate::reference;
 const TOKENS: usize = 7;
 const FEATURES: usize = 6;
 
-/// A decoder with the layers of today's: grouped keys, normalised queries and keys, rotary positions, a window, a gated unit, and an
-/// output layer with its loss.
+/// A decoder with the layers of today's: grouped keys, normalised queries and keys, rotary positions, a window, packed documents, a
+/// gated unit, dropout, and an output layer with its loss.
 const DECODER: &str = r#"
 name = "decoder"
 input = { positions = 6, tokens = 11 }
 layer = [
     { name = "embedding", kind = "embedding", entries = 11, out_features = 8, weight_init = { gaussian = 0.3 } },
-    { name = "norm", kind = "rms_norm" },
+    { name = "documents", kind = "documents", separator = 3, inputs = "input" },
+    { name = "norm", kind = "rms_norm", inputs = "embedding" },
     { kind = "linear", out_features = 16, bias = false },
     { kind = "rms_norm", heads = 4, unit_offset = true },
     { name = "queries", kind = "rotary", heads = 4 },
@@ -32,7 +33,7 @@ layer = [
     { kind = "rms_norm", heads = 2 },
     { name = "keys", kind = "rotary", heads = 2, pairing = "neighbours", scaling = "linear", factor = 2.0 },
     { name = "values", kind = "linear", out_features = 8, inputs = "norm" },
-    { kind = "attention", heads = 4, key_heads = 2, window = 3, soft_cap = 4.0, inputs = ["queries", "keys", "values"] },
+    { kind = "attention", heads = 4, key_heads = 2, window = 3, soft_cap = 4.0, inputs = ["queries", "keys", "values", "documents"] },
     { name = "out", kind = "linear", out_features = 8, bias = false },
     { name = "sum", kind = "add", inputs = ["embedding", "out"] },
     { name = "norm2", kind = "rms_norm" },
@@ -41,7 +42,8 @@ layer = [
     { name = "up", kind = "linear", out_features = 12, bias = false, inputs = "norm2" },
     { kind = "product", inputs = ["gate", "up"] },
     { name = "down", kind = "linear", out_features = 8, bias = false },
-    { kind = "add", inputs = ["sum", "down"] },
+    { name = "dropped", kind = "dropout", rate = 0.25 },
+    { kind = "add", inputs = ["sum", "dropped"] },
     { kind = "rms_norm" },
     { kind = "linear_cross_entropy", out_features = 11, tie = "embedding", soft_cap = 5.0 },
 ]

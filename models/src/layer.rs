@@ -105,6 +105,7 @@ layers! {
     affine: Affine(Affine) [KIND] "A constant factor and a constant shift.";
     linear: Linear(Linear) [KIND] "Fully connected at each position.";
     embedding: Embedding(Embedding) [KIND] "A learned vector for each token.";
+    documents: Documents(Documents) [KIND] "The number of each position's document.";
     position_embedding: PositionEmbedding [KIND] "A learned vector added at each position.";
     rotary: Rotary(Rotary) [KIND] "Pairs of each head's features turned by their position.";
     attention: Attention(Attention) [KIND] "Each position's mean of the values that it attends to.";

@@ -100,6 +100,7 @@ layers! {
     bias
     convolution
     dense
+    documents
     dropout
     elementwise
     embedding

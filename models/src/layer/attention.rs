@@ -5,7 +5,8 @@ use super::linear::features_of_positions;
 use super::*;
 
 /// Of queries, keys and values, three inputs with the features of their heads one head after the other: each query's output is
-/// the mean of the values of its head, weighted by the softmax of its products with the keys over √(features of a head).
+/// the mean of the values of its head, weighted by the softmax of its products with the keys over √(features of a head). A fourth
+/// input has the number of each position's document; documents do not see each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     /// Heads of queries.
@@ -72,8 +73,11 @@ impl Attention {
     }
 
     fn check(&self, inputs: &[Shape]) -> Result<u32, String> {
-        let [queries, keys, values] = inputs else {
-            return Err(format!("has {} inputs: give it queries, keys and values", inputs.len()));
+        let ([queries, keys, values] | [queries, keys, values, _]) = inputs else {
+            let count = inputs.len();
+            return Err(format!(
+                "has {count} inputs: give it queries, keys and values, and documents if there are some"
+            ));
         };
         for input in inputs {
             features_of_positions(*input, "give it sequences")?;
@@ -89,6 +93,9 @@ impl Attention {
             let features = queries.features();
             return Err(format!("divides {features} features among {heads} heads: use heads that divide them"));
         }
+        if let Some(documents) = inputs.get(3).filter(|documents| **documents != queries.with_features(1)) {
+            return Err(format!("takes the number of each position's document, and its fourth input is {documents}"));
+        }
         let wanted = queries.with_features(width * key_heads);
         match [keys, values].into_iter().find(|shape| **shape != wanted) {
             Some(other) => Err(format!("takes keys and values of {wanted}, and one is {other}: give both {wanted}")),
@@ -102,7 +109,7 @@ impl LayerRule for Attention {
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         self.check_numbers()?;
         let width = self.check(inputs)?;
-        let mut of = Signature::of_samples(3);
+        let mut of = Signature::of_samples(inputs.len());
         let positions = inputs[0].places();
         let [queries, keys] = [(); 2].map(|()| of.index(positions, IndexUse::Whole));
         let group = of.index(self.key_heads.into(), IndexUse::Free);
@@ -110,7 +117,7 @@ impl LayerRule for Attention {
         let [compared, taken] = [(); 2].map(|()| of.index(width.into(), IndexUse::Whole));
         let features = |indices: &[usize]| indices.iter().map(|index| (*index, Dimension::Feature)).collect::<Vec<_>>();
         if inputs[0].has(Dimension::Position) {
-            for (operand, position) in of.inputs.iter_mut().zip([queries, keys, keys]) {
+            for (operand, position) in of.inputs.iter_mut().zip([queries, keys, keys, keys]) {
                 operand.push((position, Dimension::Position));
             }
             of.output.push((queries, Dimension::Position));
@@ -119,6 +126,10 @@ impl LayerRule for Attention {
         of.inputs[1].extend(features(&[group, compared]));
         of.inputs[2].extend(features(&[group, taken]));
         of.output.extend(features(&[group, head, taken]));
+        if inputs.len() > 3 {
+            let one = of.index(1, IndexUse::Whole);
+            of.inputs[3].extend(features(&[one]));
+        }
         Ok(of)
     }
 

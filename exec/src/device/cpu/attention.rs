@@ -84,29 +84,52 @@ impl Attention {
         Rows { start: sample * self.positions * stride + group * self.width, stride }
     }
 
-    /// The queries of a block, and the positions that any of them sees.
-    fn block(&self, block: usize) -> Block {
-        let queries = block * BLOCK..((block + 1) * BLOCK).min(self.positions);
-        let seen = self.seen(queries.start).start..self.seen(queries.end - 1).end;
-        Block { queries, seen }
-    }
-
-    fn blocks(&self) -> impl Iterator<Item = Block> {
-        (0..self.positions.div_ceil(BLOCK)).map(|block| self.block(block))
+    /// Blocks of queries, each with the positions that any of them sees: from the first of the first to the last of the last.
+    fn blocks<'a>(&'a self, documents: &'a [Range<usize>]) -> impl Iterator<Item = Block> + use<'a> {
+        (0..self.positions.div_ceil(BLOCK)).map(|block| {
+            let queries = block * BLOCK..((block + 1) * BLOCK).min(self.positions);
+            let seen = self.seen(documents, queries.start).start..self.seen(documents, queries.end - 1).end;
+            Block { queries, seen }
+        })
     }
 
     /// Positions that a query sees.
-    fn seen(&self, query: usize) -> Range<usize> {
-        if self.causal { (query + 1).saturating_sub(self.window)..query + 1 } else { 0..self.positions }
+    fn seen(&self, documents: &[Range<usize>], query: usize) -> Range<usize> {
+        let Range { start, end } = documents.get(query).cloned().unwrap_or(0..self.positions);
+        if self.causal { start.max((query + 1).saturating_sub(self.window))..query + 1 } else { start..end }
+    }
+
+    /// For each position the positions of its document, from the numbers of documents; none where there is one document.
+    fn documents(&self, inputs: &[&[f32]]) -> Vec<Range<usize>> {
+        let mut documents = Vec::new();
+        for numbers in inputs.get(3).into_iter().flat_map(|numbers| numbers.chunks_exact(self.positions)) {
+            let mut first = 0;
+            for document in numbers.chunk_by(|a, b| a == b) {
+                documents.extend(std::iter::repeat_n(first..first + document.len(), document.len()));
+                first += document.len();
+            }
+        }
+        documents
     }
 
     /// The part of a block's row of scores that a query sees; the others become zeros.
-    fn visible<'a>(&self, block: &Block, query: usize, row: &'a mut [f32]) -> &'a mut [f32] {
-        let Range { start, end } = self.seen(query);
+    fn visible<'a>(
+        &self,
+        documents: &[Range<usize>],
+        block: &Block,
+        query: usize,
+        row: &'a mut [f32],
+    ) -> &'a mut [f32] {
+        let Range { start, end } = self.seen(documents, query);
         let (start, end) = (start - block.seen.start, end - block.seen.start);
         row[..start].fill(0.0);
         row[end..].fill(0.0);
         &mut row[start..end]
+    }
+
+    /// Those of a sample among all; none where there are none.
+    fn of_sample<'a>(&self, documents: &'a [Range<usize>], sample: usize) -> &'a [Range<usize>] {
+        documents.get(sample * self.positions..(sample + 1) * self.positions).unwrap_or(&[])
     }
 
     fn samples(&self, elements: usize) -> usize {
@@ -131,16 +154,17 @@ impl Head for Attention {
         kept.resize(kept.len().max(samples * self.heads * self.positions), 0.0);
         let (scratch, output, sums) = (Disjoint::new(scratch), Disjoint::new(of.output), Disjoint::new(&mut kept));
         let [q, k, v] = [0, 1, 2].map(|input| of.inputs[input]);
-        let (width, this) = (self.width, &*self);
+        let (width, documents, this) = (self.width, self.documents(of.inputs), &*self);
         self.threads.each(samples * self.heads, |worker, task| {
             let (sample, head) = (task / this.heads, task % this.heads);
+            let documents = this.of_sample(&documents, sample);
             let (own, keys) = (this.queries(sample, head), this.keys(sample, head / (this.heads / this.groups)));
             // SAFETY: a worker's scratch is its own, and a head's sums belong to its task.
             let (scratch, sums) = unsafe {
                 let first = task * this.positions;
                 (scratch.part(worker * per_worker..(worker + 1) * per_worker), sums.part(first..first + this.positions))
             };
-            for block in this.blocks() {
+            for block in this.blocks(documents) {
                 let (rows, seen, first) = (block.queries.len(), block.seen.len(), keys.at(block.seen.start));
                 let scores = &mut scratch[..rows * seen];
                 let (left, right) = (
@@ -150,7 +174,7 @@ impl Head for Attention {
                 multiply((rows, seen, width), scores, seen, false, left, right);
                 let mut powers = [0.0; BLOCK];
                 for ((query, row), power) in block.queries.clone().zip(scores.chunks_exact_mut(seen)).zip(&mut powers) {
-                    (*power, sums[query]) = this.scores.powers(this.visible(&block, query, row));
+                    (*power, sums[query]) = this.scores.powers(this.visible(documents, &block, query, row));
                 }
                 let values = Matrix::rows(&v[first..], keys.stride);
                 // SAFETY: a head's features of its rows belong to its task.
@@ -179,10 +203,10 @@ impl Head for Attention {
         let mut targets = of.d_inputs.iter_mut();
         let mut next = || targets.next().and_then(Option::as_mut).map(|(target, adds)| (Disjoint::new(target), *adds));
         let targets = [next(), next(), next()];
-        let each = self.heads / self.groups;
-        let this = &*self;
+        let (each, documents, this) = (self.heads / self.groups, self.documents(of.inputs), &*self);
         self.threads.each(samples * self.groups, |worker, task| {
             let (sample, group) = (task / this.groups, task % this.groups);
+            let documents = this.of_sample(&documents, sample);
             // SAFETY: a worker's scratch is its own.
             let scratch = unsafe { scratch.part(worker * per_worker..(worker + 1) * per_worker) };
             let (probabilities, rest) = scratch.split_at_mut(parts[0]);
@@ -194,10 +218,10 @@ impl Head for Attention {
             let keys = this.keys(sample, group);
             for head in group * each..(group + 1) * each {
                 let own = this.queries(sample, head);
-                for block in this.blocks() {
+                for block in this.blocks(documents) {
                     let all = block.queries.len() * block.seen.len();
                     let scores = (&mut probabilities[..all], &mut gradients[..all]);
-                    this.scores(&values, (sample, head), (own, keys), &block, scores);
+                    this.scores(&values, (sample, head, documents), (own, keys), &block, scores);
                     let scores = (&probabilities[..all], &gradients[..all]);
                     this.add_gradients(&values, (own, keys), &block, scores, (d_queries, d_keys, d_values));
                     if let Some((target, adds)) = &targets[0] {
@@ -233,7 +257,7 @@ impl Attention {
     fn scores(
         &self,
         of: &Values<'_>,
-        (sample, head): (usize, usize),
+        (sample, head, documents): (usize, usize, &[Range<usize>]),
         (own, keys): (Rows, Rows),
         block: &Block,
         (probabilities, gradients): (&mut [f32], &mut [f32]),
@@ -248,7 +272,7 @@ impl Attention {
         for (query, (row, gradient)) in block.queries.clone().zip(both) {
             let at = own.at(query)..own.at(query) + width;
             let mean = mean(&of.d_output[at.clone()], &of.output[at]);
-            let (row, gradient) = (self.visible(block, query, row), self.visible(block, query, gradient));
+            let [row, gradient] = [row, gradient].map(|row| self.visible(documents, block, query, row));
             self.scores.gradients(row, gradient, kept[query], mean);
         }
     }

@@ -38,12 +38,16 @@ impl Embedding {
     }
 }
 
+/// The tokens in the bytes of samples.
+pub(super) fn tokens(samples: &[u8], dtype: Dtype) -> impl Iterator<Item = u32> {
+    let token = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+    samples.chunks_exact(dtype.bytes(1) as usize).map(token)
+}
+
 impl Head for Embedding {
     fn take_integers(&mut self, samples: &[u8], dtype: Dtype) {
-        let width = dtype.bytes(1) as usize;
-        let token = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
         self.tokens.clear();
-        self.tokens.extend(samples.chunks_exact(width).map(token));
+        self.tokens.extend(tokens(samples, dtype));
     }
 
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {

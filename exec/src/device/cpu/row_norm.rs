@@ -154,11 +154,14 @@ impl RowNorm {
         let normal = |x: f32| (x - mean) * inverse;
         // In partial sums, as `sum_pairs` makes them.
         let mut lanes = [0.0f32; LANES];
-        let blocks = x.chunks(LANES).zip(d.chunks(LANES)).zip(weights.chunks(LANES));
-        for ((x, d), w) in blocks {
-            let features = lanes.iter_mut().zip(x).zip(d.iter().zip(w));
-            features.for_each(|((lane, x), (d, w))| *lane += (offset + *w) * *d * normal(*x));
+        let [(xs, x_rest), (ds, d_rest), (ws, w_rest)] = [x, d, weights].map(<[f32]>::as_chunks::<LANES>);
+        for ((x, d), w) in xs.iter().zip(ds).zip(ws) {
+            for lane in 0..LANES {
+                lanes[lane] += (offset + w[lane]) * d[lane] * normal(x[lane]);
+            }
         }
+        let rest = lanes.iter_mut().zip(x_rest).zip(d_rest.iter().zip(w_rest));
+        rest.for_each(|((lane, x), (d, w))| *lane += (offset + *w) * *d * normal(*x));
         let product = sum_in_halves(lanes) / width;
         let gradient = if self.centred { sum_pairs(d, weights, |d, w| w * d) / width } else { 0.0 };
         let features = x.iter().zip(d).zip(weights);

@@ -42,7 +42,7 @@ pub(super) fn forward(
         Layer::Linear(_) | Layer::PositionEmbedding | Layer::Attention(_) | Layer::RmsNorm(_) | Layer::Rotary(_) => {
             of_sequences(layer, shapes, samples, inputs, parameters)
         }
-        Layer::Embedding(_) => panic!("reads integers"),
+        Layer::Embedding(_) | Layer::Documents(_) => panic!("reads integers"),
         Layer::Conv2d(conv) => all.map(|(n, c, h, w)| conv_at(conv, shape, x, parameters, n, c, h, w)).collect(),
         Layer::Dense(dense) => {
             let (inputs, outputs) = (size(shape), dense.out_features as usize);

@@ -11,7 +11,7 @@ fn sequence(positions: u32, features: u32) -> Shape {
 
 pub(super) fn any_sequence() -> impl Strategy<Value = Case> {
     let sizes = (1..9u32, 1..12u32, 1..4usize, 1..9u32);
-    (sizes, 0..12, any::<bool>()).prop_map(|((positions, features, samples, more), which, flag)| {
+    (sizes, 0..13, any::<bool>()).prop_map(|((positions, features, samples, more), which, flag)| {
         let shape = sequence(positions, features);
         let (layer, inputs) = match which {
             0 | 1 => (Layer::Linear(Linear { out_features: more, bias: flag, tie: None }), vec![shape]),
@@ -26,6 +26,7 @@ pub(super) fn any_sequence() -> impl Strategy<Value = Case> {
             }
             6 | 7 => (rotary(more, flag), vec![sequence(positions, (1 + more % 3) * 4 * features.min(3))]),
             8 => (Layer::Product, vec![shape; 2]),
+            9 => (Layer::Dropout(DropoutLayer { rate: more as f32 / 20.0 }), vec![shape]),
             // Of one position the gradients of queries and keys are rounding error.
             _ => {
                 let positions = positions + 1;
@@ -96,6 +97,55 @@ fn attention_of_several_blocks_is_right() {
         let along = |(d, v): (&Vec<u32>, &Vec<f64>)| floats(d).iter().zip(v).map(|(d, v)| d * v).sum::<f64>();
         let found: f64 = pass.d_inputs.iter().zip(&direction).map(along).sum();
         assert!((found - slope).abs() < 1e-3 * slope.abs().max(1.0), "causal {causal}: {found} and {slope}");
+    }
+}
+
+/// Documents of one sequence give the outputs and gradients that they give in sequences of their own, to rounding; their numbers
+/// come from tokens, of which the separator belongs to the document that it ends.
+#[test]
+fn documents_do_not_see_each_other() {
+    let borders = [0..70, 70..71, 71..150];
+    let mut tokens = vec![5u8; 150];
+    (tokens[69], tokens[70]) = (9, 9);
+    let layer = Layer::Documents(lockstep_models::Documents { separator: 9 });
+    let shape = [Shape::new(&[(Dimension::Position, 150)])];
+    let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shape }], 1, &Threads::one());
+    kernel.take_integers(&tokens, Dtype::U8);
+    let mut numbers = vec![f32::NAN; 150];
+    kernel.forward(Mode::Train, &[&[]], &[], &mut [], &mut numbers);
+    let of_border = |(number, border): (usize, &std::ops::Range<usize>)| vec![number as f32; border.len()];
+    assert_eq!(numbers, borders.iter().enumerate().flat_map(of_border).collect::<Vec<f32>>());
+    for (causal, options) in [(true, 0), (true, 31), (false, 0)] {
+        let case = |positions: usize| {
+            let queries = sequence(positions as u32, 6);
+            let keys = sequence(positions as u32, 3);
+            Case { layer: attention(2, 1, causal, options), inputs: vec![queries, keys, keys], samples: 1 }
+        };
+        let data = case(150).data(5);
+        let mut together = case(150);
+        together.inputs.push(sequence(150, 1));
+        let mut kernel = together.kernel(&Threads::new(2).expect("threads"));
+        let inputs = [&data.inputs[0][..], &data.inputs[1], &data.inputs[2], &numbers];
+        let mut output = vec![f32::NAN; 150 * 6];
+        kernel.forward(Mode::Train, &inputs, &[], &mut [], &mut output);
+        let mut gradients: Vec<Vec<f32>> = data.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
+        let wanted = gradients.iter_mut().map(|d| Some((d.as_mut_slice(), false)));
+        let mut wanted: Vec<_> = wanted.chain([None]).collect();
+        kernel.backward(&inputs, &output, &[], &data.d_output, &mut wanted, None);
+        for border in &borders {
+            let part = |values: &[f32], each: usize| values[border.start * each..border.end * each].to_vec();
+            let own = Data {
+                inputs: data.inputs.iter().zip([6, 3, 3]).map(|(input, each)| part(input, each)).collect(),
+                parameters: Vec::new(),
+                d_output: part(&data.d_output, 6),
+            };
+            let alone = case(border.len()).pass(&own, 1);
+            let what = format!("causal {causal}, options {options}, {border:?}");
+            near(&floats(&bits(&part(&output, 6))), &floats(&alone.output), &what);
+            for ((d, each), own) in gradients.iter().zip([6, 3, 3]).zip(&alone.d_inputs) {
+                near(&floats(&bits(&part(d, each))), &floats(own), &what);
+            }
+        }
     }
 }
 
