@@ -273,6 +273,10 @@ impl LayerRule for Rotary {
         format!(", heads = {heads}, theta = {theta:?}, fraction = {fraction:?}, pairing = \"{pairing}\"{scaling}")
     }
 
+    fn cost_settings(&self) -> String {
+        format!(" heads{}", self.heads)
+    }
+
     fn share(&self, ranks: u32) -> Option<Layer> {
         Some(Layer::Rotary(Rotary { heads: self.heads / ranks, ..*self }))
     }

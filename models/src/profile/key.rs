@@ -106,7 +106,15 @@ impl Settings<'_> {
 impl Attributes for Settings<'_> {
     fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
         match key {
-            "out_channels" | "out_features" => Ok(Some(self.output.features())),
+            // The output of a loss has no features of its classes.
+            "out_channels" | "out_features" => {
+                let classes = self.values("classes").find_map(|value| value.parse().ok());
+                Ok(Some(classes.unwrap_or(self.output.features())))
+            }
+            // A layer may lack these.
+            "heads" | "window" | "original_max_position_embeddings" => {
+                Ok(self.values(key).find_map(|value| value.parse().ok()))
+            }
             _ => self.values(key).find_map(|value| value.parse().ok()).map(Some).ok_or_else(|| self.missing(key, "")),
         }
     }

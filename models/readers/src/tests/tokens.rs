@@ -78,6 +78,62 @@ fn keys_of_costs_name_layers_of_sequences() {
     assert_eq!(key_of(&[attention]), "attention 6x8,6x4,6x4>6x8 heads4 key_heads2 causal");
 }
 
+/// Settings on which costs depend are read back from keys; where there are none they have their defaults.
+#[test]
+fn keys_of_costs_name_settings_of_sequences() {
+    let text = r#"
+name = "settings"
+input = { positions = 6, tokens = 9 }
+layer = [
+    { name = "embedding", kind = "embedding", entries = 9, out_features = 8 },
+    { name = "all", kind = "rms_norm" },
+    { name = "each", kind = "rms_norm", heads = 4 },
+    { name = "queries", kind = "rotary", heads = 4 },
+    { name = "keys", kind = "linear", out_features = 8, bias = false, inputs = "all" },
+    { name = "values", kind = "linear", out_features = 8, inputs = "all" },
+    { name = "window", kind = "attention", heads = 4, window = 3, inputs = ["queries", "keys", "values"] },
+    { name = "product", kind = "product", inputs = ["window", "values"] },
+    { name = "loss", kind = "linear_cross_entropy", out_features = 9 },
+]
+"#;
+    let model = parsed(text);
+    for (_, node) in model.iter().filter(|(_, node)| !node.layer.is_input()) {
+        let key = key_of(&[node]);
+        let read = read_key(&key).unwrap_or_else(|| panic!("{key}"));
+        assert_eq!((&read[0].layer, &read[0].input_shapes), (&node.layer, &node.input_shapes), "{key}");
+    }
+}
+
+/// A file of layers of sequences as they print themselves describes the same layers.
+#[test]
+fn spelt_layers_of_sequences_read_back_as_themselves() {
+    let text = r#"
+name = "spelt"
+input = { positions = 6, tokens = 9 }
+layer = [
+    { name = "embedding", kind = "embedding", entries = 9, out_features = 8 },
+    { name = "documents", kind = "documents", separator = 2, inputs = "input" },
+    { name = "positions", kind = "position_embedding", inputs = "embedding" },
+    { name = "norm", kind = "rms_norm", epsilon = 1e-6, unit_offset = true, heads = 2 },
+    { name = "none", kind = "rotary", heads = 4, theta = 500000.0, pairing = "neighbours" },
+    { name = "linear", kind = "rotary", heads = 2, fraction = 0.5, scaling = "linear", factor = 2.5 },
+    { name = "llama3", kind = "rotary", heads = 2, scaling = "llama3", factor = 8.0, original_max_position_embeddings = 8192 },
+    { name = "yarn", kind = "rotary", heads = 2, scaling = "yarn", factor = 4.0, beta_fast = 16.0, original_max_position_embeddings = 64 },
+    { name = "attention", kind = "attention", heads = 4, key_heads = 4, window = 3, soft_cap = 30.5, scale = 0.25, inputs = ["yarn", "none", "norm", "documents"] },
+    { name = "out", kind = "linear", out_features = 8, bias = false },
+    { name = "loss", kind = "linear_cross_entropy", out_features = 9, tie = "embedding", soft_cap = 5.0 },
+]
+"#;
+    let model = parsed(text);
+    let spelt = |(_, node): (LayerId, &Node)| {
+        let inputs: Vec<String> = node.inputs.iter().map(|id| format!("{:?}", model.node(*id).name)).collect();
+        format!("{{ name = {:?}, {}, inputs = [{}] }},\n", node.name, node.layer, inputs.join(", "))
+    };
+    let layers: String = model.iter().skip(1).map(spelt).collect();
+    let again = parsed(&format!("name = \"spelt\"\ninput = {{ positions = 6, tokens = 9 }}\nlayer = [\n{layers}]\n"));
+    assert_eq!(again.layers(), model.layers());
+}
+
 #[test]
 fn bad_inputs_of_tokens_are_refused() {
     let cases = [
