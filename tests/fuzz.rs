@@ -143,6 +143,11 @@ fn models() {
 }
 
 #[test]
+fn configurations_of_decoders() {
+    holds("config", readers::config, &[], INPUTS / 4);
+}
+
+#[test]
 fn onnx_files() {
     holds("onnx", readers::onnx, &[], INPUTS / 4);
 }

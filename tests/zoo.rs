@@ -48,8 +48,13 @@ fn every_model_is_simulated_and_larger_ones_take_longer() {
     }
 }
 
+/// Sizes of small decoders.
+const GPT: &str = "layers=2,hidden=16,heads=2,vocabulary=50,positions=8";
+const LLAMA: &str = "layers=2,hidden=16,heads=4,key_heads=2,feed_forward=24,vocabulary=50,positions=8";
+const QWEN: &str = "layers=2,hidden=16,heads=4,key_heads=2,head_width=6,feed_forward=24,vocabulary=50,positions=8";
+
 /// Small images and few classes, so that a step takes a fraction of a second without optimisation.
-const SETTINGS: [(&str, &str); 23] = [
+const SETTINGS: [(&str, &str); 40] = [
     ("alexnet", "image=64,classes=10"),
     ("alexnet:ungrouped", "image=64,classes=10"),
     ("alexnet-one-tower", "image=64,classes=10"),
@@ -57,12 +62,29 @@ const SETTINGS: [(&str, &str); 23] = [
     ("googlenet", "image=64,classes=10"),
     ("googlenet:auxiliary", "image=80,classes=10"),
     ("googlenet-bn", "image=64,classes=10"),
+    ("gpt", GPT),
+    ("gpt2", GPT),
+    ("gpt2-char", GPT),
+    ("gpt2-large", GPT),
+    ("gpt2-medium", GPT),
+    ("gpt2-xl", GPT),
+    ("gpt3-175b", GPT),
     ("inception-v3", "image=80,classes=10"),
     ("lenet", ""),
+    ("llama-2-13b", LLAMA),
+    ("llama-2-70b", LLAMA),
+    ("llama-2-7b", LLAMA),
+    ("llama-3-405b", LLAMA),
+    ("llama-3-70b", LLAMA),
+    ("llama-3-8b", LLAMA),
+    ("llama-3.2-1b", LLAMA),
+    ("mistral-7b", LLAMA),
     ("mlp", ""),
     ("msft-speech", "hidden=2,classes=10"),
     ("msft-speech:seide", "hidden=2,classes=10"),
     ("nin", "image=64,classes=10"),
+    ("qwen3-0.6b", QWEN),
+    ("qwen3-8b", QWEN),
     ("resnet-101", "image=32,classes=10"),
     ("resnet-101:stride-1x1", "image=32,classes=10"),
     ("resnet-152", "image=32,classes=10"),

@@ -30,7 +30,7 @@ pub(super) enum Models {
   lockstep models show resnet-50 --memory --batch 16
       the device memory that training takes, as planned and with a buffer for each operator's output")]
     Show {
-        /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
+        /// Name of a model, or a .toml, .onnx, .prototxt or config.json file, e.g. lenet, resnet-50:image=64 or gpt2:layers=2
         model: String,
         #[command(flatten)]
         unfold: UnfoldFlag,
@@ -52,7 +52,7 @@ pub(super) enum Models {
     #[command(after_help = "Example:
   lockstep models check my-net.toml")]
     Check {
-        /// Names of models, or .toml, .onnx or .prototxt files, variants and sizes behind a colon
+        /// Names of models, or .toml, .onnx, .prototxt or config.json files, variants and sizes behind a colon
         #[arg(required = true)]
         models: Vec<String>,
         #[command(flatten)]

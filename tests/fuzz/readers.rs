@@ -85,6 +85,11 @@ pub(crate) fn model(input: &[u8]) -> bool {
     used(lockstep_readers::parse_model("m.toml", &text(input)))
 }
 
+/// A decoder's configuration.
+pub(crate) fn config(input: &[u8]) -> bool {
+    used(lockstep_readers::read_config("config.json", &text(input)))
+}
+
 /// A model in ONNX format.
 pub(crate) fn onnx(input: &[u8]) -> bool {
     used(lockstep_readers::read_onnx("m.onnx", input))

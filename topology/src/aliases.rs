@@ -155,6 +155,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("ranks", &["gpus", "num-gpus", "world-size", "np"]),
     ("batch_per_rank", &["micro-batch-size", "per-device-batch-size", "batch-per-gpu"]),
     ("global_batch", &["global-batch-size"]),
+    ("seq_length", &["seq-len", "sequence-length", "max-seq-len", "block-size"]),
     ("accumulate", &["gradient-accumulation-steps", "grad-accum", "accumulation-steps"]),
     ("learning_rate", &["lr"]),
     ("beta1", &["adam-beta1"]),
@@ -190,7 +191,6 @@ const NO_KEYS: &[(&[&str], &str)] = &[
         "is not supported yet: ranks have the axes {dp} (data), {tp} (tensor) and {pp} (pipeline)",
     ),
     (&["sp", "sequence-parallel"], "is a strategy here: write {strategy} sequence-parallel"),
-    (&["seq-length", "seq-len", "sequence-length"], "is not supported yet: models are of images and feature vectors"),
     (&["zero-stage", "zero"], "is a strategy here: write {strategy} zero-1, zero-2 or zero-3"),
     (
         &["b", "e", "f", "minbytes", "maxbytes", "stepfactor", "size", "sizes", "message-size", "msg-size"],

@@ -214,12 +214,21 @@ impl Experiment {
         }
         let unfolded = if self.unfold { Some(lockstep_readers::unfolded_name(name)) } else { None };
         let unfolded = unfolded.transpose().map_err(|error| self.locate(error))?;
-        let model =
-            lockstep_readers::load_model(unfolded.as_deref().unwrap_or(name)).map_err(|error| match error.place {
+        let load = |name: &str| {
+            lockstep_readers::load_model(name).map_err(|error| match error.place {
                 ErrorPlace::None => self.locate(error.at(ErrorPlace::Flag("model"))),
                 _ => error,
-            })?;
-        Ok(model.with_inits(&self.inits))
+            })
+        };
+        let name = unfolded.as_deref().unwrap_or(name);
+        let Some(positions) = self.seq_length else { return Ok(load(name)?.with_inits(&self.inits)) };
+        let loaded = load(&lockstep_readers::model_with(name, &format!("positions={positions}")));
+        // A model may be too large with the positions of its file, which is no reason to refuse it with others.
+        if loaded.is_err() && load(name).is_ok_and(|model| model.tokens().is_none()) {
+            let message = format!("is of models of tokens, and {name} is none: leave it out");
+            return Err(self.locate(InputError::flag("seq_length", positions.to_string(), message)));
+        }
+        Ok(loaded?.with_inits(&self.inits))
     }
 
     /// The published figure for a configuration.

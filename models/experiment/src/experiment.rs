@@ -290,7 +290,7 @@ impl Experiment {
         // Files of other frameworks have no tokens.
         let is_foreign = [".onnx", ".prototxt"].iter().any(|ending| self.model.contains(ending));
         if !self.sets("data") && !is_foreign && !self.model.is_empty() {
-            let tokens = lockstep_readers::load_model(&self.model).ok().and_then(|model| model.tokens());
+            let tokens = self.load_model(&self.model).ok().and_then(|model| model.tokens());
             let of = if tokens >= Some(SetSizes::BYTES) { "text" } else { "synthetic" };
             of.clone_into(&mut self.data);
         }

@@ -6,8 +6,8 @@
 macro_rules! rows {
     ($then:ident) => { $then! {
         "model" model: String = String::new(),
-        "Model: a name (lockstep models list), a .toml, .onnx or .prototxt (Caffe) file; variants and sizes behind a colon \
-         (resnet-50:image=64)", {
+        "Model: a name (lockstep models list), a .toml, .onnx or .prototxt (Caffe) file, or a decoder's config.json; variants and sizes behind \
+         a colon (resnet-50:image=64, gpt2:layers=2)", {
             value: "MODEL", how: &One(TEXT, |e, model| e.model = model), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| {
                 let model = &run.configuration.job.model;
@@ -21,6 +21,9 @@ macro_rules! rows {
         "unfold" unfold: bool = false,
         "Restore the batch normalisation that an export in eval mode has folded into the convolutions of an ONNX file", {
             default: "false", how: &One(SWITCH, |e, unfold| e.unfold = unfold), flag_of: PREDICT | RUN,
+        }
+        "seq_length" seq_length: Option<u32> = None, "Positions of a model of tokens: the tokens of a sample", {
+            value: "N", how: &One(COUNT, |e, positions| e.seq_length = Some(positions)), flag_of: PREDICT | RUN,
         }
         "cluster" cluster: String = THIS_MACHINE.to_owned(),
         "Clusters: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file; a run has one", {

@@ -5,6 +5,8 @@
 
 mod block;
 mod caffe;
+mod config;
+mod decoder;
 mod expression;
 mod kinds;
 mod model_file;
@@ -22,7 +24,7 @@ use lockstep_models::{InitialValues, Model};
 use lockstep_topology::InputError;
 
 /// Loads the model of that name in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
-/// `alexnet:ungrouped`, `resnet-50:image=64,classes=10`, `nets/mine.toml:wide`.
+/// `alexnet:ungrouped`, `resnet-50:image=64,classes=10`, `nets/mine.toml:wide`; of decoders any key, `gpt:hidden=512,layers=4`.
 ///
 /// # Errors
 /// Neither exists (the nearest names are listed), or what [`parse_model`] refuses.
@@ -51,6 +53,20 @@ pub fn load_model(name_or_path: &str) -> Result<Model, InputError> {
 /// ```
 pub fn parse_model(file: &str, text: &str) -> Result<Model, InputError> {
     model_file::parse(file, text, "")
+}
+
+/// The decoder in `text`, the content of `file`, a `config.json` of Hugging Face's transformers.
+///
+/// # Errors
+/// The line of the first mistake or of a key that is not known, or an architecture that is not read.
+///
+/// ```
+/// let text = r#"{"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12}"#;
+/// assert_eq!(lockstep_readers::read_config("gpt2/config.json", text)?.parameter_elements(), 124_439_808);
+/// # Ok::<(), lockstep_topology::InputError>(())
+/// ```
+pub fn read_config(file: &str, text: &str) -> Result<Model, InputError> {
+    config::parse(file, text, "")
 }
 
 /// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters are initialized again:
@@ -86,6 +102,17 @@ pub fn read_caffe_weights(file: &str, bytes: &[u8], model: &Model) -> Result<(In
 /// A model that is no ONNX file.
 pub fn unfolded_name(name: &str) -> Result<String, InputError> {
     zoo::unfolded(name)
+}
+
+/// The name of a model with one more size or key behind its colon.
+///
+/// ```
+/// # use lockstep_readers::model_with;
+/// assert_eq!(model_with("gpt2", "positions=64"), "gpt2:positions=64");
+/// assert_eq!(model_with("nets/gpt.toml:wide", "positions=64"), "nets/gpt.toml:wide,positions=64");
+/// ```
+pub fn model_with(name_or_path: &str, setting: &str) -> String {
+    zoo::with(name_or_path, setting)
 }
 
 /// Names of the models that come with the project, each followed by its file's variants.

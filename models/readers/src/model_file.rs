@@ -4,7 +4,7 @@ use lockstep_topology::document::{Document, Entry, SourceText};
 use lockstep_topology::{Bytes, DESCRIPTION, InputError};
 
 use super::expression::{Arguments, size};
-use super::{block, sizes, tokens};
+use super::{block, config, decoder, sizes, tokens};
 use lockstep_models::Model;
 use lockstep_models::{Layer, Shape};
 
@@ -12,7 +12,10 @@ use lockstep_models::{Layer, Shape};
 const KIND: &str = "kind";
 
 /// The keys of a model.
-const KEYS: &[&str] = &["name", "source", "input", "size", "variant", "block", "layer"];
+const KEYS: &[&str] = &["name", "source", "input", "size", "variant", "block", "layer", "decoder"];
+
+/// Those of a model that is described as a decoder.
+const OF_DECODER: &[&str] = &["name", "source", "decoder"];
 
 /// The model that a text describes, with the variants and sizes of `settings` (`ungrouped,image=64`; empty for none).
 pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, InputError> {
@@ -21,11 +24,18 @@ pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, Inp
     let root = document.table("a model", KEYS)?;
     let name = root.need("name", "\"lenet\"")?.text()?;
     let origin = root.optional("source", Entry::text)?.unwrap_or("");
+    let own = name.to_owned();
     let (name, list) = if settings.is_empty() {
         (name.to_owned(), Vec::new())
     } else {
         (format!("{name}:{settings}"), settings.split(',').map(str::trim).collect())
     };
+    if let Some(entry) = root.get("decoder") {
+        root.allow("a decoder's model", OF_DECODER)?;
+        let mut decoder = decoder::parse(&entry.table()?)?;
+        config::override_with(&mut decoder, settings, &own)?;
+        return decoder::build(&decoder, (name, origin.to_owned()), &entry.place());
+    }
     let sizes = sizes::resolve(&root, &name, &list)?;
     let entry = root.need("input", "[1, 28, 28], the shape of a sample")?;
     let drafts = block::unfold(&root, input(&entry, &sizes.values)?, entry.place(), &sizes.values)?;

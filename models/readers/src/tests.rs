@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod decoders;
 mod inits;
 mod random;
 mod sizes;

@@ -8,7 +8,7 @@ use lockstep_topology::{Bytes, InputError, MODEL, Unreadable, read_bytes, read_t
 
 use lockstep_models::{Model, Shape};
 
-use super::{caffe, model_file, onnx};
+use super::{caffe, config, model_file, onnx};
 
 /// Names and texts, by name.
 pub(super) const ZOO: &[(&str, &str)] = &[
@@ -16,11 +16,28 @@ pub(super) const ZOO: &[(&str, &str)] = &[
     ("alexnet-one-tower", include_str!("../../zoo/alexnet-one-tower.toml")),
     ("googlenet", include_str!("../../zoo/googlenet.toml")),
     ("googlenet-bn", include_str!("../../zoo/googlenet-bn.toml")),
+    ("gpt", include_str!("../../zoo/gpt.toml")),
+    ("gpt2", include_str!("../../zoo/gpt2.toml")),
+    ("gpt2-char", include_str!("../../zoo/gpt2-char.toml")),
+    ("gpt2-large", include_str!("../../zoo/gpt2-large.toml")),
+    ("gpt2-medium", include_str!("../../zoo/gpt2-medium.toml")),
+    ("gpt2-xl", include_str!("../../zoo/gpt2-xl.toml")),
+    ("gpt3-175b", include_str!("../../zoo/gpt3-175b.toml")),
     ("inception-v3", include_str!("../../zoo/inception-v3.toml")),
     ("lenet", include_str!("../../zoo/lenet.toml")),
+    ("llama-2-13b", include_str!("../../zoo/llama-2-13b.toml")),
+    ("llama-2-70b", include_str!("../../zoo/llama-2-70b.toml")),
+    ("llama-2-7b", include_str!("../../zoo/llama-2-7b.toml")),
+    ("llama-3-405b", include_str!("../../zoo/llama-3-405b.toml")),
+    ("llama-3-70b", include_str!("../../zoo/llama-3-70b.toml")),
+    ("llama-3-8b", include_str!("../../zoo/llama-3-8b.toml")),
+    ("llama-3.2-1b", include_str!("../../zoo/llama-3.2-1b.toml")),
+    ("mistral-7b", include_str!("../../zoo/mistral-7b.toml")),
     ("mlp", include_str!("../../zoo/mlp.toml")),
     ("msft-speech", include_str!("../../zoo/msft-speech.toml")),
     ("nin", include_str!("../../zoo/nin.toml")),
+    ("qwen3-0.6b", include_str!("../../zoo/qwen3-0.6b.toml")),
+    ("qwen3-8b", include_str!("../../zoo/qwen3-8b.toml")),
     ("resnet-101", include_str!("../../zoo/resnet-101.toml")),
     ("resnet-152", include_str!("../../zoo/resnet-152.toml")),
     ("resnet-32", include_str!("../../zoo/resnet-32.toml")),
@@ -30,8 +47,8 @@ pub(super) const ZOO: &[(&str, &str)] = &[
     ("vgg-19", include_str!("../../zoo/vgg-19.toml")),
 ];
 
-/// Endings of files that hold models: this project's, ONNX's, Caffe's.
-const FORMATS: [&str; 3] = [".toml", ".onnx", ".prototxt"];
+/// Endings of files that hold models: this project's, ONNX's, Caffe's, those of Hugging Face's transformers.
+const FORMATS: [&str; 4] = [".toml", ".onnx", ".prototxt", ".json"];
 
 /// Endings of files of other programs, which are refused.
 const FOREIGN: [&str; 12] =
@@ -54,7 +71,7 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     if let Some((name, text)) = ZOO.iter().find(|(name, _)| is_alike(name, name_or_path)) {
         return model_file::parse(&file(name), text, settings);
     }
-    let foreign = FORMATS[1..].iter().find(|ending| name_or_path.ends_with(*ending));
+    let foreign = FORMATS[1..3].iter().find(|ending| name_or_path.ends_with(*ending));
     let refused = |message: String| Err(InputError::new("", format!("model \"{wanted}\""), message));
     let mut given = None;
     match foreign {
@@ -86,7 +103,7 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         let end = if cure.ends_with('?') { "" } else { "." };
         let one = if name_or_path.contains(',') { ONE } else { "" };
         let message = format!(
-            "there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: {one}{cure}{end} {KINDS}"
+            "there is no such model in the zoo, and a path ends in .toml, .json, .onnx or .prototxt: {one}{cure}{end} {KINDS}"
         );
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
@@ -98,7 +115,10 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     if foreign.is_some() {
         return caffe::parse(name_or_path, &text, given);
     }
-    model_file::parse(name_or_path, &text, settings)
+    match name_or_path.ends_with(".json") {
+        true => config::parse(name_or_path, &text, settings),
+        false => model_file::parse(name_or_path, &text, settings),
+    }
 }
 
 /// The name of an ONNX file's model with the batch normalisation restored that an export has folded away.
@@ -114,6 +134,12 @@ pub(super) fn unfolded(name_or_path: &str) -> Result<String, InputError> {
             Err(InputError::flag("unfold", name_or_path, message))
         }
     }
+}
+
+/// A name with one more setting behind its colon.
+pub(super) fn with(name_or_path: &str, setting: &str) -> String {
+    let between = if split(name_or_path).1.is_empty() { ':' } else { ',' };
+    format!("{name_or_path}{between}{setting}")
 }
 
 /// The networks of the zoo whose convolutions have biases and no normalisation.
@@ -138,14 +164,13 @@ const LONGEST: Bytes = Bytes(64 << 20);
 const LONGEST_FOREIGN: Bytes = Bytes(8 << 20);
 
 /// Which models there can be.
-const KINDS: &str = "Models are of convolutions, dense layers and elementwise ones, on images or feature vectors; transformers \
-                     are not supported yet.";
+const KINDS: &str = "Models are of convolutions, dense layers and elementwise ones, on images or feature vectors, and \
+                     decoders: gpt:hidden=768,layers=12,heads=12 is one of any size, and so is a config.json.";
 
 /// Of several names where one is expected.
 const ONE: &str = "name one, or sweep over them with lockstep sim sweep; ";
 /// The advice on files of other programs.
-const EXPORT: &str =
-    "a model's file ends in .toml, .onnx or .prototxt (Caffe): export it to ONNX (torch.onnx.export, tf2onnx)";
+const EXPORT: &str = "a model's file ends in .toml, .json (a decoder's config.json), .onnx or .prototxt (Caffe): export it to ONNX (torch.onnx.export, tf2onnx)";
 
 /// The advice on what to name instead.
 const CURE: &str = "lockstep models list shows those that need no file";

@@ -86,7 +86,8 @@ fn product(node: &Node, pass: Pass, samples: u32) -> Option<[f64; 3]> {
     let input = node.input_shapes.first()?;
     let KernelClass::Product(of) = node.kernel_class() else { return None };
     Some(match pass {
-        Pass::Forward => [places(&node.output), of.outputs, of.groups],
+        // Of a loss the scores are the product.
+        Pass::Forward => [places(if node.layer.is_loss() { input } else { &node.output }), of.outputs, of.groups],
         Pass::BackwardData => [if of.by_place { places(input) } else { samples }, of.inputs, of.groups],
         Pass::BackwardWeight => [of.outputs, of.inputs * of.kernel, of.groups],
     })
@@ -105,6 +106,22 @@ mod tests {
         );
         let model = lockstep_readers::parse_model("m.toml", &text).expect("a model");
         model.layers().iter().find(|node| node.is_product()).expect("it is there").clone()
+    }
+
+    /// Scores with their loss fill a GPU as scores alone do.
+    #[test]
+    fn an_output_layer_with_its_loss_fills_a_gpu() {
+        let of = |layers: &str| {
+            let text = format!(
+                "name = \"m\"\ninput = {{ positions = 64, tokens = 512 }}\nlayer = [{{ kind = \"embedding\", entries = 512, \
+                 out_features = 32 }}, {layers}]"
+            );
+            let model = lockstep_readers::parse_model("m.toml", &text).expect("a model");
+            let node = model.layers().iter().find(|node| node.is_product()).expect("it is there");
+            fill(node, Pass::Forward, 2, node.work(Pass::Forward, 2).flops, (80, &Kernels::ASSUMED))
+        };
+        let apart = of("{ kind = \"linear\", out_features = 512 }, { kind = \"softmax_cross_entropy\" }");
+        assert_eq!(of("{ kind = \"linear_cross_entropy\", out_features = 512 }"), apart);
     }
 
     #[test]

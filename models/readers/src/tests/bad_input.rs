@@ -235,8 +235,8 @@ fn names_and_paths() {
     let error = load_model("lennet").expect_err("misspelt");
     assert!(
         error.to_string().contains(
-            "\"lennet\": there is no such model in the zoo, and a path ends in .toml, .onnx or .prototxt: did you \
-             mean lenet,"
+            "\"lennet\": there is no such model in the zoo, and a path ends in .toml, .json, .onnx or .prototxt: did \
+             you mean lenet,"
         ),
         "{error}"
     );

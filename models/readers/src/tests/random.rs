@@ -38,6 +38,8 @@ fn all_kinds_occur_and_batch_norm_only_when_wanted() {
 #[test]
 fn spelt_layers_read_back_as_themselves() {
     let zoo = zoo().into_iter().map(|name| load_model(&name).expect("in the zoo"));
+    // Decoders have layers that are tied to others by their names.
+    let zoo = zoo.filter(|model| model.tokens().is_none());
     for model in (0..300).map(|seed| random_model(seed, true)).chain(zoo) {
         let ImageShape { channels, height, width } = model.input().image();
         // Names in files have no dots, those of a block's layers do.

@@ -1,0 +1,187 @@
+//! Reads the keys of a decoder: those of a table in a model file, and those behind a model's name.
+
+use lockstep_models::{RotaryPairing, RotaryScaling};
+use lockstep_topology::InputError;
+use lockstep_topology::document::{Entry, Table, suggestion};
+
+use super::{Activation, Decoder, Norm, Norms, QueryNorm, Windowed};
+
+/// Sets a key of a decoder to a value as text; the error says what it must be.
+type Set = fn(&mut Decoder, &str) -> Result<(), String>;
+
+/// The keys, in the order in which they take effect.
+const KEYS: &[(&str, Set)] = &[
+    ("vocabulary", |of, text| size(&mut of.vocabulary, text)),
+    ("positions", |of, text| size(&mut of.positions, text)),
+    ("hidden", |of, text| size(&mut of.hidden, text)),
+    ("layers", |of, text| size(&mut of.layers, text)),
+    ("heads", |of, text| size(&mut of.heads, text)),
+    ("key_heads", |of, text| optional(&mut of.key_heads, text)),
+    ("head_width", |of, text| optional(&mut of.head_width, text)),
+    ("feed_forward", |of, text| optional(&mut of.feed_forward, text)),
+    ("norm", |of, text| {
+        word(
+            &mut of.norm,
+            text,
+            &[("layer", Norm::Layer), ("rms", Norm::Rms), ("rms-unit-offset", Norm::RmsUnitOffset)],
+        )
+    }),
+    ("epsilon", |of, text| number(&mut of.epsilon, text)),
+    ("norms", |of, text| {
+        word(&mut of.norms, text, &[("before", Norms::Before), ("after", Norms::After), ("both", Norms::Both)])
+    }),
+    ("parallel", |of, text| flag(&mut of.parallel, text)),
+    ("activation", |of, text| {
+        let all = [
+            ("gelu", Activation::Gelu),
+            ("exact_gelu", Activation::ExactGelu),
+            ("silu", Activation::Silu),
+            ("relu", Activation::Relu),
+        ];
+        word(&mut of.activation, text, &all)
+    }),
+    ("gated", |of, text| flag(&mut of.gated, text)),
+    ("learned_positions", |of, text| flag(&mut of.learned_positions, text)),
+    ("theta", |of, text| optional(&mut of.theta, text)),
+    ("local_theta", |of, text| optional(&mut of.local_theta, text)),
+    ("rotary_fraction", |of, text| number(&mut of.rotary_fraction, text)),
+    ("pairing", |of, text| {
+        let all = [("halves", RotaryPairing::Halves), ("neighbours", RotaryPairing::Neighbours)];
+        word(&mut of.pairing, text, &all)
+    }),
+    ("scaling", |of, text| scaling(&mut of.scaling, text)),
+    ("attention_bias", |of, text| flag(&mut of.attention_bias, text)),
+    ("output_bias", |of, text| flag(&mut of.output_bias, text)),
+    ("feed_forward_bias", |of, text| flag(&mut of.feed_forward_bias, text)),
+    ("head_bias", |of, text| flag(&mut of.head_bias, text)),
+    ("query_norm", |of, text| {
+        let all = [("none", QueryNorm::None), ("heads", QueryNorm::Heads), ("whole", QueryNorm::Whole)];
+        word(&mut of.query_norm, text, &all)
+    }),
+    ("tied", |of, text| flag(&mut of.tied, text)),
+    ("window", |of, text| optional(&mut of.window, text)),
+    ("windowed", |of, text| windowed(&mut of.windowed, text)),
+    ("scale", |of, text| optional(&mut of.scale, text)),
+    ("soft_cap", |of, text| optional(&mut of.soft_cap, text)),
+    ("final_soft_cap", |of, text| optional(&mut of.final_soft_cap, text)),
+    ("embedding_factor", |of, text| optional(&mut of.embedding_factor, text)),
+    ("deviation", |of, text| number(&mut of.deviation, text)),
+    ("scaled_residuals", |of, text| flag(&mut of.scaled_residuals, text)),
+    ("fused_loss", |of, text| flag(&mut of.fused_loss, text)),
+];
+
+fn size(of: &mut u32, text: &str) -> Result<(), String> {
+    let read = text.parse().ok().filter(|size| *size > 0);
+    *of = read.ok_or_else(|| format!("must be a whole number from 1 to {}", u32::MAX))?;
+    Ok(())
+}
+
+fn number(of: &mut f32, text: &str) -> Result<(), String> {
+    let read = text.parse().ok().filter(|number: &f32| number.is_finite() && *number > 0.0);
+    *of = read.ok_or("must be a number above 0")?;
+    Ok(())
+}
+
+/// A number, or `none`.
+fn optional<T: std::str::FromStr + PartialOrd + Default>(of: &mut Option<T>, text: &str) -> Result<(), String> {
+    *of = match text {
+        "none" => None,
+        _ => {
+            let read = text.parse().ok().filter(|number: &T| *number > T::default());
+            Some(read.ok_or("must be a number above 0, a whole one where it is a size, or none")?)
+        }
+    };
+    Ok(())
+}
+
+fn flag(of: &mut bool, text: &str) -> Result<(), String> {
+    *of = text.parse().map_err(|_| "must be true or false".to_owned())?;
+    Ok(())
+}
+
+fn word<T: Copy>(of: &mut T, text: &str, all: &[(&str, T)]) -> Result<(), String> {
+    let found = all.iter().find(|(name, _)| *name == text);
+    let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    *of = found.ok_or_else(|| format!("must be one of {}", names()))?.1;
+    Ok(())
+}
+
+/// `all`, `from:8` (from layer 8 on, counted from 0) or `all-but:6` (each sixth has none).
+fn windowed(of: &mut Windowed, text: &str) -> Result<(), String> {
+    let wrong = "must be all, from:LAYER (counted from 0) or all-but:EVERY";
+    *of = match text.split_once(':') {
+        None if text == "all" => Windowed::All,
+        Some(("from", first)) => Windowed::From(first.parse().map_err(|_| wrong)?),
+        Some(("all-but", every)) => Windowed::AllBut(every.parse().ok().filter(|every| *every > 0).ok_or(wrong)?),
+        _ => return Err(wrong.to_owned()),
+    };
+    Ok(())
+}
+
+/// `none`, `linear:8`, `llama3:8:1:4:8192` or `yarn:4:32:1:32768`: the factor, two limits, positions of the training.
+fn scaling(of: &mut RotaryScaling, text: &str) -> Result<(), String> {
+    let wrong = || {
+        "must be none, linear:FACTOR, llama3:FACTOR:LOW:HIGH:POSITIONS or yarn:FACTOR:FAST:SLOW:POSITIONS".to_owned()
+    };
+    let mut parts = text.split(':');
+    let name = parts.next();
+    let numbers: Option<Vec<f32>> = parts.map(|part| part.parse().ok()).collect();
+    let numbers = numbers.filter(|numbers| numbers.iter().all(|number| number.is_finite() && *number > 0.0));
+    *of = match (name, numbers.ok_or_else(wrong)?.as_slice()) {
+        (Some("none"), []) => RotaryScaling::None,
+        (Some("linear"), &[factor]) => RotaryScaling::Linear { factor },
+        (Some("llama3"), &[factor, low_freq_factor, high_freq_factor, positions]) => RotaryScaling::Llama3 {
+            factor,
+            low_freq_factor,
+            high_freq_factor,
+            original_max_position_embeddings: positions as u32,
+        },
+        (Some("yarn"), &[factor, beta_fast, beta_slow, positions]) => {
+            RotaryScaling::Yarn { factor, beta_fast, beta_slow, original_max_position_embeddings: positions as u32 }
+        }
+        _ => return Err(wrong()),
+    };
+    Ok(())
+}
+
+/// Sets `key` of a decoder to a value as text.
+///
+/// # Errors
+/// An unknown key, or a value that it cannot have, without a place.
+pub(in super::super) fn set(of: &mut Decoder, key: &str, text: &str) -> Result<(), String> {
+    let Some((_, set)) = KEYS.iter().find(|(name, _)| *name == key) else {
+        let cure = suggestion(key, KEYS.iter().map(|(name, _)| *name));
+        return Err(format!("a decoder has no key \"{key}\": {cure}"));
+    };
+    set(of, text).map_err(|wrong| format!("{key} = {text}: {wrong}"))
+}
+
+/// The decoder in a table of a model file.
+///
+/// # Errors
+/// An unknown key, or a value that it cannot have, at its line.
+pub(in super::super) fn parse(table: &Table<'_>) -> Result<Decoder, InputError> {
+    let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
+    table.allow("decoder", &[&names[..], &["like"]].concat())?;
+    let like = table.optional("like", Entry::text)?.unwrap_or("gpt");
+    let mut decoder = match like {
+        "gpt" => Decoder::default(),
+        "llama" => Decoder::llama(),
+        _ => return Err(table.error_at("like", "must be gpt or llama, which says what is not stated")),
+    };
+    for (key, set) in KEYS {
+        if let Some(entry) = table.get(key) {
+            set(&mut decoder, &text_of(&entry)?).map_err(|wrong| entry.error(format!("{key} {wrong}")))?;
+        }
+    }
+    Ok(decoder)
+}
+
+/// A value as text: a word, true, false, or a number.
+fn text_of(entry: &Entry<'_>) -> Result<String, InputError> {
+    match (entry.plain_text(), entry.boolean()) {
+        (Some(text), _) => Ok(text.to_owned()),
+        (_, Ok(flag)) => Ok(flag.to_string()),
+        _ => entry.checked(|number| Ok(number.to_string())),
+    }
+}
