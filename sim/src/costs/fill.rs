@@ -117,7 +117,8 @@ mod tests {
                  out_features = 32 }}, {layers}]"
             );
             let model = lockstep_readers::parse_model("m.toml", &text).expect("a model");
-            let node = model.layers().iter().find(|node| node.is_product()).expect("it is there");
+            let is_scores = |node: &&Node| node.layer.kind().starts_with("linear");
+            let node = model.layers().iter().find(is_scores).expect("it is there");
             fill(node, Pass::Forward, 2, node.work(Pass::Forward, 2).flops, (80, &Kernels::ASSUMED))
         };
         let apart = of("{ kind = \"linear\", out_features = 512 }, { kind = \"softmax_cross_entropy\" }");
