@@ -18,17 +18,17 @@ use std::fmt;
 
 use lockstep_topology::Dtype;
 
-pub(crate) use crate::{Dimension, ImageShape, SampleTensor, Shape};
+pub(crate) use crate::{Dimension, ImageShape, Node, SampleTensor, Shape};
 pub use attributes::{Attributes, Maker};
 pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
-pub use kind::{Arity, CaffeKind, InputUse, KernelClass, LayerKind, samples_per_group};
+pub use kind::{CaffeKind, InputUse, KernelClass, LayerKind, samples_per_group};
 pub use pool2d::PoolKind;
 pub use rotary::{RotaryPairing, RotaryScaling};
 pub use rule::{KeptTensor, LayerRule, Learned, OfKind};
 pub use signature::{Features, Index, IndexUse, MatrixProduct, PassLayouts, Signature};
 pub use softmax_cross_entropy::IGNORED_LABEL;
-pub use work::{Pass, Sizes, Work};
+pub use work::{Pass, Work};
 
 /// A layer's position in topological order, which is also its index in [`Model::layers`](crate::Model::layers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -203,12 +203,14 @@ impl Layer {
     /// The indices of its operands for inputs of the shapes `inputs`; errors as of [`Layer::output_shape`].
     pub fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let count = inputs.len();
-        let (fits, wanted) = match self.rule().kind().arity {
-            Arity::Nothing => (count == 0, "no input"),
-            Arity::One => (count == 1, "exactly one input"),
-            Arity::Several => (count >= 2, "two or more inputs"),
-        };
-        if !fits {
+        let wanted = &self.rule().kind().inputs;
+        if !wanted.contains(&count) {
+            let wanted = match (*wanted.start(), *wanted.end()) {
+                (0, 0) => "no input".to_owned(),
+                (1, 1) => "exactly one input".to_owned(),
+                (2, usize::MAX) => "two or more inputs".to_owned(),
+                (least, _) => format!("exactly {least} inputs"),
+            };
             return Err(format!("has {count} inputs: {} takes {wanted}", self.kind()));
         }
         let signature = self.rule().signature(inputs)?;

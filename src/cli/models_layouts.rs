@@ -130,6 +130,11 @@ fn table_row(model: &Model, mesh: &Mesh, row: &LayoutRow) -> LayoutTableRow {
         layout: row.layout.to_string(),
         collective: change.map(|change| change.by.unwrap_or("slice").to_owned()),
         becomes: change.map(|change| change.to.to_string()),
+        needed_by: change.map(|_| match row.needed_by.as_slice() {
+            [] => "update".to_owned(),
+            [(only, pass)] => format!("{} of {}", pass.name(), name(only)),
+            [(first, pass), .., (last, _)] => format!("{} of {}..{}", pass.name(), name(first), name(last)),
+        }),
         axes: change.map(|change| change.axes.to_string()),
         groups: change.map(|change| mesh.group_count(change.axes)),
         group_ranks: change.map(|change| mesh.group(change.axes, 0).count()),

@@ -18,6 +18,9 @@ pub struct LayoutTableRow {
     pub collective: Option<String>,
     /// The layout afterwards.
     pub becomes: Option<String>,
+    /// Why it changes: the first and the last of the layers that read the layout afterwards, and in which pass; `update`
+    /// where updates or further exchanges do.
+    pub needed_by: Option<String>,
     /// The axes along which ranks exchange.
     pub axes: Option<String>,
     /// How many groups of ranks exchange, each for itself.

@@ -13,12 +13,12 @@ impl Graph {
     pub(super) fn work_name(&self, work: &NodeWork) -> String {
         match work {
             NodeWork::Load => "load".to_owned(),
-            NodeWork::Layer(id, pass) => format!("{} {}", pass_name(*pass), self.layer_name(*id)),
+            NodeWork::Layer(id, pass) => format!("{} {}", pass.name(), self.layer_name(*id)),
             NodeWork::SquareSum { range, .. } => format!("squares of elements {range:?}"),
             NodeWork::Elementwise { of, .. } => format!("{} of elements {:?}", of.formula.name(), of.range),
             NodeWork::Relayout { layer, pass, collective, axes } => {
                 let change = collective.as_ref().map_or("slice", |collective| collective.name());
-                format!("{change} along {axes} in the {} pass of {}", pass_name(*pass), self.layer_name(*layer))
+                format!("{change} along {axes} in the {} pass of {}", pass.name(), self.layer_name(*layer))
             }
             NodeWork::Collective { collective, axes, range } => {
                 format!("{} along {axes} of elements {range:?}", collective.name())
@@ -41,14 +41,5 @@ impl Graph {
             Tensor::Reference => "reference".to_owned(),
             Tensor::Consensus => "consensus".to_owned(),
         }
-    }
-}
-
-/// As tasks are called.
-fn pass_name(pass: Pass) -> &'static str {
-    match pass {
-        Pass::Forward => "forward",
-        Pass::BackwardData => "backward-data",
-        Pass::BackwardWeight => "backward-weight",
     }
 }

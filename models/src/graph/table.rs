@@ -5,7 +5,7 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
 use super::{Graph, NodeWork, Tensor};
-use crate::{AxisSet, LayerId, Layout};
+use crate::{AxisSet, LayerId, Layout, Pass};
 
 /// Tensors of one kind in one layout, and what becomes of them.
 ///
@@ -32,6 +32,9 @@ pub struct LayoutRow {
     pub layers: Vec<LayerId>,
     /// How many nodes of the graph change them.
     pub changes: u32,
+    /// Why it changes: the passes of layers that read the layout afterwards, in ascending order of the layers; none where
+    /// an update or the next change reads it.
+    pub needed_by: Vec<(LayerId, Pass)>,
 }
 
 /// A change of a tensor's layout.
@@ -83,19 +86,26 @@ impl Graph {
                     (tensor.kind(), edge.weight().layout, self.change_at(node, edge.weight().layout));
                 let same = |row: &LayoutRow| (row.tensor, row.layout, &row.change) == (kind, layout, &change);
                 let at = rows.iter().position(same).unwrap_or_else(|| {
-                    rows.push(LayoutRow { tensor: kind, layout, change, layers: Vec::new(), changes: 0 });
+                    let (layers, needed_by) = (Vec::new(), Vec::new());
+                    rows.push(LayoutRow { tensor: kind, layout, change, layers, changes: 0, needed_by });
                     rows.len() - 1
                 });
                 rows[at].layers.extend(of(edge.source()).or_else(|| of(node)));
                 if rows[at].change.is_some() && !changed.contains(&at) {
                     changed.push(at);
                     rows[at].changes += 1;
+                    rows[at].needed_by.extend(self.dag.neighbors(node).filter_map(|reader| match self.dag[reader].work {
+                        NodeWork::Layer(id, pass) => Some((id, pass)),
+                        _ => None,
+                    }));
                 }
             }
         }
         for row in &mut rows {
             row.layers.sort_unstable();
             row.layers.dedup();
+            row.needed_by.sort_unstable();
+            row.needed_by.dedup();
         }
         rows
     }

@@ -6,7 +6,7 @@ pub(super) struct Add;
 
 pub(super) const KIND: LayerKind =
     LayerKind {
-        arity: Arity::Several,
+        inputs: 2..=usize::MAX,
         takes_relu: true,
         overwrites: 2,
         caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation coeff stable_prod_grad", |of| {
@@ -30,8 +30,7 @@ impl LayerRule for Add {
         }
     }
 
-    /// Of m inputs m − 1 FLOPs an output; backward copies.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [Work::of(of.input - of.output, of.input, of.output), Work::of(0.0, of.output, of.input), Work::default()]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        [of.input_elements() - of.output_elements(), 0.0, 0.0]
     }
 }

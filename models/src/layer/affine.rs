@@ -23,7 +23,7 @@ pub(super) const KIND: LayerKind = LayerKind {
         }
     }),
     family: "scale",
-    flops: (2.0, 1.0),
+    flops: [2.0, 1.0, 0.0],
     ..LayerKind::new("affine", |of| {
         let (factor, shift) = (of.number("factor")?.unwrap_or(1.0), of.number("shift")?.unwrap_or(0.0));
         Ok(Layer::Affine(Affine { factor, shift }))

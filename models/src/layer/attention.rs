@@ -24,7 +24,7 @@ pub struct Attention {
 }
 
 pub(super) const KIND: LayerKind = LayerKind {
-    arity: Arity::Several,
+    inputs: 3..=3,
     input_use: InputUse::Always,
     reads_output: true,
     class: KernelClass::Scores,
@@ -160,13 +160,8 @@ impl LayerRule for Attention {
     }
 
     /// Two products of a query with each position that it sees; backward five.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let positions = of.output / (of.samples * of.channels).max(1.0);
-        let product = 2.0 * of.output * self.seen(positions);
-        [
-            Work::of(2.0 * product, of.input, of.output),
-            Work::of(5.0 * product, of.input + 2.0 * of.output, of.input),
-            Work::default(),
-        ]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        let product = 2.0 * of.output_elements() * self.seen(of.output.places() as f64);
+        [2.0 * product, 5.0 * product, 0.0]
     }
 }

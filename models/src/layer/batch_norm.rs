@@ -15,7 +15,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     statistics: true,
     input_use: InputUse::Always,
     takes_relu: true,
-    class: KernelClass::Planes { overlapping_maxima: false },
+    class: KernelClass::Planes,
     keys: &["epsilon", "momentum", "gamma_init"],
     caffe: CaffeKind::new(
         &["BatchNorm"],
@@ -27,6 +27,7 @@ pub(super) const KIND: LayerKind = LayerKind {
             Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
         },
     ),
+    flops: [6.0, 4.0, 4.0],
     ..LayerKind::new("batch_norm", |of| {
         let (epsilon, momentum) = (of.number("epsilon")?.unwrap_or(1e-5), of.number("momentum")?.unwrap_or(0.9));
         Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
@@ -56,14 +57,5 @@ impl LayerRule for BatchNorm {
 
     fn weight_rule(&self, rules: &InitRules, _: bool, ends_block: bool) -> Option<Init> {
         rules.residual_gamma.filter(|_| ends_block).map(Init::Constant)
-    }
-
-    /// Forward 6 FLOPs an element (mean 1, variance 3, scale 2), backward 4 in each pass.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(6.0 * of.input, of.input + 4.0 * of.channels, of.output + 2.0 * of.channels),
-            Work::of(4.0 * of.input, 2.0 * of.input + of.channels, of.input),
-            Work::of(4.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
-        ]
     }
 }

@@ -8,6 +8,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Never,
     keys: &["bias_init"],
     family: "scale",
+    flops: [1.0, 0.0, 1.0],
     ..LayerKind::new("bias", |_| Ok(Layer::Bias))
 };
 
@@ -19,14 +20,5 @@ impl LayerRule for Bias {
     /// A bias of a dense layer or a convolution, and decays as theirs do.
     fn parameters(&self, inits: &Inits) -> Vec<Learned> {
         vec![Learned { name: "bias", init: Init::Constant(inits.bias), decay: true }]
-    }
-
-    /// One FLOP an element; the gradient of the input is that of the output.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(of.input, of.input + of.learned, of.output),
-            Work::of(0.0, of.input, of.input),
-            Work::of(of.input, of.input, of.learned),
-        ]
     }
 }

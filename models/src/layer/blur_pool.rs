@@ -21,7 +21,7 @@ const MOST: u32 = 16;
 pub(super) const KIND: LayerKind = LayerKind {
     keys: &["kernel", "stride", "padding"],
     family: "pooling",
-    class: KernelClass::Planes { overlapping_maxima: false },
+    class: KernelClass::Planes,
     ..LayerKind::new("blur_pool", |of| {
         let (stride, padding) = (of.pair("stride")?.unwrap_or((2, 2)), of.pair("padding")?.unwrap_or((0, 0)));
         Ok(Layer::BlurPool(BlurPool { kernel: of.size("kernel")?.unwrap_or(3), stride, padding }))
@@ -79,10 +79,9 @@ impl LayerRule for BlurPool {
         format!(" k{} s{} p{}", self.kernel, pair(self.stride), pair(self.padding))
     }
 
-    /// A multiply-add for each tap, forward and back.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let flops = 2.0 * f64::from(self.kernel) * f64::from(self.kernel) * of.output;
-        [Work::of(flops, of.input, of.output), Work::of(flops, of.output, of.input), Work::default()]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        let flops = 2.0 * f64::from(self.kernel) * f64::from(self.kernel) * of.output_elements();
+        [flops, flops, 0.0]
     }
 }
 

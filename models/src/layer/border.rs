@@ -30,6 +30,7 @@ impl Border {
 pub(super) const KIND: LayerKind = LayerKind {
     keys: &["before", "after", "reflect"],
     family: "concat",
+    flops: [0.0, 0.0, 0.0],
     ..LayerKind::new("border", |of| {
         let (before, after) = (of.pair("before")?.unwrap_or((0, 0)), of.pair("after")?.unwrap_or((0, 0)));
         Ok(Layer::Border(Border { before, after, reflect: of.boolean("reflect")?.unwrap_or(false) }))
@@ -68,8 +69,9 @@ impl LayerRule for Border {
         format!(" {}x{} {}x{}{reflect}", self.before.0, self.before.1, self.after.0, self.after.1)
     }
 
-    /// Copies; what a reflection adds up is not counted.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [Work::of(0.0, of.input, of.output), Work::of(0.0, of.input, of.input), Work::default()]
+    /// Backward it reads the gradient inside the border.
+    fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
+        let inside = samples * of.input_elements();
+        Work { elements_read: if pass == Pass::BackwardData { inside } else { work.elements_read }, ..work }
     }
 }

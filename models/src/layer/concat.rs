@@ -7,11 +7,12 @@ use super::*;
 pub(super) struct Concat;
 
 pub(super) const KIND: LayerKind = LayerKind {
-    arity: Arity::Several,
+    inputs: 2..=usize::MAX,
     onnx: &[("Concat", |of| along_channels(of, "axis"))],
     caffe: CaffeKind::new(&["Concat", "CONCAT"], &["concat_param"], "axis concat_dim", |of| {
         along_channels(of, if of.size("axis")?.is_some() { "axis" } else { "concat_dim" })
     }),
+    flops: [0.0, 0.0, 0.0],
     ..LayerKind::new("concat", |_| Ok(Layer::Concat))
 };
 
@@ -33,10 +34,5 @@ impl LayerRule for Concat {
         let channels: u64 = inputs.iter().map(|shape| u64::from(shape.features())).sum();
         let channels = u32::try_from(channels).map_err(|_| format!("{channels} channels are too many"))?;
         Ok(Signature::elementwise(inputs, first.with_features(channels)))
-    }
-
-    /// Copies.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [Work::of(0.0, of.input, of.output), Work::of(0.0, of.output, of.input), Work::default()]
     }
 }

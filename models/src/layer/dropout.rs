@@ -37,10 +37,8 @@ impl LayerRule for Dropout {
         format!(", rate = {}", self.rate)
     }
 
-    /// One FLOP an element, and a byte of the mask written or read.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let pass = |elements: f64| Work::of(of.input, of.input, elements).with_kept(of.input, MASK);
-        [pass(of.output), pass(of.input), Work::default()]
+    fn adjusted_work(&self, of: &Node, _: Pass, samples: f64, work: Work) -> Work {
+        work.with_kept(samples * of.input_elements(), MASK)
     }
 
     fn keeps(&self, _: Shape, output: Shape) -> Option<KeptTensor> {

@@ -50,12 +50,16 @@ impl LayerRule for Embedding {
         vec![Learned { name: "weight", init: inits.weight, decay: true }]
     }
 
-    /// Copies a vector for each token; backward adds one for each to a gradient of the whole table.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(0.0, of.input + of.output, of.output),
-            Work::default(),
-            Work::of(of.output, of.input + of.output, of.learned),
-        ]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        [0.0, 0.0, of.output_elements()]
+    }
+
+    /// Tokens have no gradient, and of the table the rows of the tokens are read.
+    fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
+        match pass {
+            Pass::Forward => Work { elements_read: samples * (of.input_elements() + of.output_elements()), ..work },
+            Pass::BackwardData => Work::default(),
+            Pass::BackwardWeight => work,
+        }
     }
 }

@@ -8,7 +8,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     family: "curve",
     // As much as the approximation.
-    flops: (9.0, 16.0),
+    flops: [9.0, 16.0, 0.0],
     ..LayerKind::new("exact_gelu", |_| Ok(Layer::ExactGelu))
 };
 

@@ -23,8 +23,4 @@ impl LayerRule for Flatten {
         signature.output[1..].iter_mut().for_each(|(_, dimension)| *dimension = Dimension::Feature);
         Ok(signature)
     }
-
-    fn work(&self, _: &Sizes) -> [Work; 3] {
-        [Work::default(); 3]
-    }
 }

@@ -12,7 +12,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     })],
     family: "curve",
     // The tanh counted as one.
-    flops: (9.0, 18.0),
+    flops: [9.0, 18.0, 0.0],
     ..LayerKind::new("gelu", |_| Ok(Layer::Gelu))
 };
 

@@ -6,7 +6,7 @@ pub(super) struct GlobalPool;
 
 pub(super) const KIND: LayerKind = LayerKind {
     family: "pooling",
-    class: KernelClass::Planes { overlapping_maxima: false },
+    class: KernelClass::Planes,
     onnx: &[("GlobalAveragePool", |_| Ok(Layer::GlobalPool))],
     ..LayerKind::new("global_pool", |_| Ok(Layer::GlobalPool))
 };
@@ -16,8 +16,7 @@ impl LayerRule for GlobalPool {
         Ok(Signature::elementwise(inputs, Shape::flat(inputs[0].features())))
     }
 
-    /// One FLOP an element of the input forward, of the output backward.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [Work::of(of.input, of.input, of.output), Work::of(of.output, of.output, of.input), Work::default()]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        [of.input_elements(), of.output_elements(), 0.0]
     }
 }

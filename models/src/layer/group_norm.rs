@@ -15,9 +15,10 @@ pub struct GroupNorm {
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
-    class: KernelClass::Planes { overlapping_maxima: false },
+    class: KernelClass::Planes,
     keys: &["groups", "epsilon", "gamma_init"],
     family: "batch_norm",
+    flops: [6.0, 4.0, 4.0],
     ..LayerKind::new("group_norm", |of| {
         let (groups, epsilon) = (of.size("groups")?.unwrap_or(32), of.number("epsilon")?.unwrap_or(1e-5));
         Ok(Layer::GroupNorm(GroupNorm { groups, epsilon }))
@@ -53,14 +54,5 @@ impl LayerRule for GroupNorm {
     /// A mean and an inverse deviation of each group.
     fn keeps(&self, _: Shape, _: Shape) -> Option<KeptTensor> {
         Some(KeptTensor::of("statistics", 2 * u64::from(self.groups), Dtype::F32))
-    }
-
-    /// As batch normalisation: forward 6 FLOPs an element, backward 4 in each pass.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(6.0 * of.input, of.input + 2.0 * of.channels, of.output),
-            Work::of(4.0 * of.input, 2.0 * of.input + of.channels, of.input),
-            Work::of(4.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
-        ]
     }
 }

@@ -8,7 +8,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     reads_output: true,
     overwrites: 1,
     family: "curve",
-    flops: (4.0, 1.0),
+    flops: [4.0, 1.0, 0.0],
     ..LayerKind::new("hard_sigmoid", |_| Ok(Layer::HardSigmoid))
 };
 

@@ -8,7 +8,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     onnx: &[("HardSwish", |_| Ok(Layer::HardSwish))],
     family: "curve",
-    flops: (5.0, 5.0),
+    flops: [5.0, 5.0, 0.0],
     ..LayerKind::new("hard_swish", |_| Ok(Layer::HardSwish))
 };
 

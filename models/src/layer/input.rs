@@ -12,7 +12,7 @@ pub struct Samples {
 }
 
 const KIND: LayerKind =
-    LayerKind { arity: Arity::Nothing, ..LayerKind::new("input", |of| Err(of.refuse("kind", "no file asks for it"))) };
+    LayerKind { inputs: 0..=0, ..LayerKind::new("input", |of| Err(of.refuse("kind", "no file asks for it"))) };
 
 impl OfKind for Samples {
     fn kind(&self) -> &'static LayerKind {
@@ -35,9 +35,5 @@ impl LayerRule for Samples {
             Some(image) => format!(", shape = {:?}{format}", image.sizes()),
             None => format!(", shape = {:?}{format}", shape.sizes().collect::<Vec<u32>>()),
         }
-    }
-
-    fn work(&self, _: &Sizes) -> [Work; 3] {
-        [Work::default(); 3]
     }
 }

@@ -1,6 +1,8 @@
 //! `Kind`: describes what all layers of a kind have in common, and how files write them.
 
-use super::{Maker, MatrixProduct};
+use std::ops::RangeInclusive;
+
+use super::Maker;
 
 /// A kind of layer: how files write it, and what holds for all layers of the kind.
 pub struct LayerKind {
@@ -15,7 +17,7 @@ pub struct LayerKind {
     /// Caffe's layer.
     pub caffe: Option<CaffeKind>,
     /// How many inputs it takes.
-    pub arity: Arity,
+    pub inputs: RangeInclusive<usize>,
     /// Whether each channel of its output has a running mean and variance.
     pub statistics: bool,
     /// Which backward passes read its input.
@@ -36,8 +38,8 @@ pub struct LayerKind {
     pub takes_relu: bool,
     /// How its kernels work.
     pub class: KernelClass,
-    /// FLOPs of each element, forward and backward, where the layer has no formula of its own.
-    pub flops: (f64, f64),
+    /// FLOPs of each element of the inputs by pass, where the layer has no formula of its own.
+    pub flops: [f64; 3],
     /// Layers of one family have similar kernels, so measured costs of one are used for another.
     pub family: &'static str,
 }
@@ -63,7 +65,7 @@ impl LayerKind {
             read,
             onnx: &[],
             caffe: None,
-            arity: Arity::One,
+            inputs: 1..=1,
             statistics: false,
             input_use: InputUse::Never,
             reads_output: false,
@@ -74,9 +76,14 @@ impl LayerKind {
             flattens: false,
             takes_relu: false,
             class: KernelClass::Elements,
-            flops: (1.0, 1.0),
+            flops: [1.0, 1.0, 0.0],
             family: name,
         }
+    }
+
+    /// Whether it is no computation: the samples, or its input in other dimensions.
+    pub(crate) fn moves_nothing(&self) -> bool {
+        self.is_view || *self.inputs.end() == 0
     }
 }
 
@@ -89,17 +96,6 @@ impl CaffeKind {
     ) -> Option<CaffeKind> {
         Some(CaffeKind { types, own, fields, read })
     }
-}
-
-/// How many inputs a layer takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arity {
-    /// None: it is the samples.
-    Nothing,
-    /// One.
-    One,
-    /// Two or more.
-    Several,
 }
 
 /// Which backward passes read the layer's input.
@@ -122,16 +118,11 @@ pub fn samples_per_group(samples: u64, most: u64) -> Option<u64> {
         .find(|group| 3 * samples >= 2 * samples.next_multiple_of(*group))
 }
 
-/// How a layer's kernels work, as far as costs distinguish them.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// How the kernels of layers that are no matrix products work, as far as costs distinguish them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelClass {
-    /// Products with a matrix of weights.
-    Product(MatrixProduct),
     /// Plane by plane.
-    Planes {
-        /// Whether forward looks for the largest of windows that overlap.
-        overlapping_maxima: bool,
-    },
+    Planes,
     /// Probabilities of a loss's scores.
     Scores,
     /// Element by element.

@@ -12,9 +12,10 @@ pub struct LayerNorm {
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
-    class: KernelClass::Planes { overlapping_maxima: false },
+    class: KernelClass::Planes,
     keys: &["epsilon", "gamma_init"],
     family: "batch_norm",
+    flops: [6.0, 4.0, 4.0],
     ..LayerKind::new("layer_norm", |of| {
         Ok(Layer::LayerNorm(LayerNorm { epsilon: of.number("epsilon")?.unwrap_or(1e-5) }))
     })
@@ -40,14 +41,5 @@ impl LayerRule for LayerNorm {
     /// A mean and an inverse deviation of each place.
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
         Some(KeptTensor::of("statistics", 2 * input.places(), Dtype::F32))
-    }
-
-    /// As batch normalisation: forward 6 FLOPs an element, backward 4 in each pass.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(6.0 * of.input, of.input + 2.0 * of.channels, of.output),
-            Work::of(4.0 * of.input, 2.0 * of.input + of.channels, of.input),
-            Work::of(4.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
-        ]
     }
 }

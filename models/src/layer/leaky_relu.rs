@@ -15,7 +15,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     keys: &["slope"],
     onnx: &[("LeakyRelu", |of| Ok(Layer::LeakyRelu(LeakyRelu { slope: of.number("alpha")?.unwrap_or(0.01) })))],
     family: "relu",
-    flops: (2.0, 2.0),
+    flops: [2.0, 2.0, 0.0],
     ..LayerKind::new("leaky_relu", |of| Ok(Layer::LeakyRelu(LeakyRelu { slope: of.number("slope")?.unwrap_or(0.01) })))
 };
 

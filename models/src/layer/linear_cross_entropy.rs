@@ -96,18 +96,15 @@ impl LayerRule for LinearCrossEntropy {
         Some(KeptTensor::of("log-sum-exp", input.places(), Dtype::F32))
     }
 
-    fn kernel_class(&self, input: Shape, _: Shape) -> KernelClass {
-        let (outputs, inputs) = (f64::from(self.out_features), f64::from(input.features()));
-        KernelClass::Product(MatrixProduct { outputs, inputs, kernel: 1.0, groups: 1.0, by_place: true })
+    fn product(&self, of: &Node) -> Option<MatrixProduct> {
+        let (input, outputs) = (of.input_shapes[0], f64::from(self.out_features));
+        let (inputs, places) = (f64::from(input.features()), input.places() as f64);
+        Some(MatrixProduct { outputs, inputs, kernel: 1.0, groups: 1.0, places })
     }
 
     /// A product in each pass, and in the one to the input the scores again.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let product = 2.0 * of.input * f64::from(self.out_features);
-        [
-            Work::of(product, of.input + of.learned, of.samples),
-            Work::of(2.0 * product, of.input + of.learned, of.input),
-            Work::of(product, of.input, of.learned),
-        ]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        let product = 2.0 * of.input_elements() * f64::from(self.out_features);
+        [product, 2.0 * product, product]
     }
 }

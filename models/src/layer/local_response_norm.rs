@@ -77,10 +77,8 @@ impl LayerRule for LocalResponseNorm {
         format!(" size{} beta{}", self.size, self.beta)
     }
 
-    /// With a sum over s channels (s + 4) FLOPs an element forward and (2s + 8) backward, which reads gradient,
-    /// input and output.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let (input, each) = (of.input, f64::from(self.size) + 4.0);
-        [Work::of(each * input, input, of.output), Work::of(2.0 * each * input, 3.0 * input, input), Work::default()]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        let each = (f64::from(self.size) + 4.0) * of.input_elements();
+        [each, 2.0 * each, 0.0]
     }
 }

@@ -31,8 +31,12 @@ impl LayerRule for LogisticCrossEntropy {
         SoftmaxCrossEntropy.signature(inputs)
     }
 
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        SoftmaxCrossEntropy.work(of)
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        SoftmaxCrossEntropy.flops(of)
+    }
+
+    fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
+        SoftmaxCrossEntropy.adjusted_work(of, pass, samples, work)
     }
 
     fn labels(&self, input: Shape) -> Option<SampleTensor> {

@@ -143,15 +143,17 @@ impl LayerRule for Pool2d {
         format!(" {:?} k{kernel} s{stride} p{padding}{ceil}{counted}", self.kind)
     }
 
-    /// With windows of k places k FLOPs an output forward; backward as many for means and one for maxima, which also
-    /// reads the places of the maxima.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let flops = f64::from(self.kernel.0) * f64::from(self.kernel.1) * of.output;
-        let data = match self.kind {
-            PoolKind::Max => Work::of(of.output, of.input + of.output, of.input),
-            PoolKind::Average => Work::of(flops, of.output, of.input),
-        };
-        [Work::of(flops, of.input, of.output), data, Work::default()]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        let outputs = of.output_elements();
+        let flops = f64::from(self.kernel.0) * f64::from(self.kernel.1) * outputs;
+        [flops, if self.kind == PoolKind::Max { outputs } else { flops }, 0.0]
+    }
+
+    /// Backward, maxima are found again in the input.
+    fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
+        let again = self.kind == PoolKind::Max && pass == Pass::BackwardData;
+        let input = if again { samples * of.input_elements() } else { 0.0 };
+        Work { elements_read: work.elements_read + input, ..work }
     }
 
     fn keeps(&self, _: Shape, output: Shape) -> Option<KeptTensor> {
@@ -162,7 +164,7 @@ impl LayerRule for Pool2d {
         self.kind == PoolKind::Max && matches!(chain, [Layer::Conv2d(_)] | [Layer::Conv2d(_), Layer::Relu])
     }
 
-    fn kernel_class(&self, _: Shape, _: Shape) -> KernelClass {
-        KernelClass::Planes { overlapping_maxima: self.kind == PoolKind::Max && self.kernel > self.stride }
+    fn finds_overlapping_maxima(&self) -> bool {
+        self.kind == PoolKind::Max && self.kernel > self.stride
     }
 }

@@ -7,6 +7,7 @@ pub(super) struct PositionEmbedding;
 
 pub(super) const KIND: LayerKind = LayerKind {
     family: "scale",
+    flops: [1.0, 0.0, 1.0],
     keys: &["weight_init"],
     ..LayerKind::new("position_embedding", |_| Ok(Layer::PositionEmbedding))
 };
@@ -22,14 +23,5 @@ impl LayerRule for PositionEmbedding {
 
     fn parameters(&self, inits: &Inits) -> Vec<Learned> {
         vec![Learned { name: "weight", init: inits.weight, decay: true }]
-    }
-
-    /// One FLOP an element; the gradient of the input is that of the output.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(of.input, of.input + of.learned, of.output),
-            Work::of(0.0, of.input, of.input),
-            Work::of(of.input, of.input, of.learned),
-        ]
     }
 }

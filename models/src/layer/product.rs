@@ -4,11 +4,8 @@ use super::*;
 
 pub(super) struct Product;
 
-pub(super) const KIND: LayerKind = LayerKind {
-    arity: Arity::Several,
-    input_use: InputUse::Always,
-    ..LayerKind::new("product", |_| Ok(Layer::Product))
-};
+pub(super) const KIND: LayerKind =
+    LayerKind { inputs: 2..=2, input_use: InputUse::Always, ..LayerKind::new("product", |_| Ok(Layer::Product)) };
 
 impl LayerRule for Product {
     /// The first input's: each side of the second is as long, or 1 (squeeze and excitation: c × h × w times c × 1 × 1). Ranks may
@@ -29,12 +26,7 @@ impl LayerRule for Product {
         }
     }
 
-    /// One FLOP an output; backward two for each, and reads both inputs again.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(of.output, of.input, of.output),
-            Work::of(2.0 * of.output, of.output + of.input, of.input),
-            Work::default(),
-        ]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        [of.output_elements(), 2.0 * of.output_elements(), 0.0]
     }
 }

@@ -35,8 +35,4 @@ impl LayerRule for Reshape {
         let to = self.shape.image();
         format!(", channels = {}, height = {}, width = {}", to.channels, to.height, to.width)
     }
-
-    fn work(&self, _: &Sizes) -> [Work; 3] {
-        [Work::default(); 3]
-    }
 }

@@ -44,10 +44,8 @@ impl LayerRule for Resize {
         format!(", height = {}, width = {}", self.height, self.width)
     }
 
-    /// Copies; backward adds up what was repeated.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let sums = (of.output - of.input).max(0.0);
-        [Work::of(0.0, of.input, of.output), Work::of(sums, of.output, of.input), Work::default()]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        [0.0, (of.output_elements() - of.input_elements()).max(0.0), 0.0]
     }
 }
 

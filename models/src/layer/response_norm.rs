@@ -12,9 +12,10 @@ pub struct ResponseNorm {
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
-    class: KernelClass::Planes { overlapping_maxima: false },
+    class: KernelClass::Planes,
     keys: &["epsilon"],
     family: "batch_norm",
+    flops: [6.0, 6.0, 3.0],
     ..LayerKind::new("global_response_norm", |of| {
         Ok(Layer::ResponseNorm(ResponseNorm { epsilon: of.number("epsilon")?.unwrap_or(1e-6) }))
     })
@@ -42,15 +43,5 @@ impl LayerRule for ResponseNorm {
     /// The norm of each channel.
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
         Some(KeptTensor::of("norms", u64::from(input.features()), Dtype::F32))
-    }
-
-    /// Forward a square, a sum and four FLOPs an element; backward a product and a sum, then four; of the parameters a
-    /// product and two sums.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(6.0 * of.input, of.input + 2.0 * of.channels, of.output),
-            Work::of(6.0 * of.input, 2.0 * of.input + of.channels, of.input),
-            Work::of(3.0 * of.input, 2.0 * of.input, 2.0 * of.channels),
-        ]
     }
 }

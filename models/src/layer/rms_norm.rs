@@ -17,7 +17,8 @@ pub struct RmsNorm {
 
 pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
-    class: KernelClass::Planes { overlapping_maxima: false },
+    class: KernelClass::Planes,
+    flops: [4.0, 6.0, 3.0],
     keys: &["epsilon", "unit_offset", "heads"],
     family: "batch_norm",
     ..LayerKind::new("rms_norm", |of| {
@@ -60,14 +61,5 @@ impl LayerRule for RmsNorm {
     /// An inverse root mean square of each head of each position.
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
         Some(KeptTensor::of("statistics", u64::from(self.heads) * input.places(), Dtype::F32))
-    }
-
-    /// Forward 4 FLOPs an element, backward 6 for the input and 3 for the weight.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [
-            Work::of(4.0 * of.input, of.input + of.learned, of.output),
-            Work::of(6.0 * of.input, 2.0 * of.input + of.learned, of.input),
-            Work::of(3.0 * of.input, 2.0 * of.input, of.learned),
-        ]
     }
 }

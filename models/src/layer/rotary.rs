@@ -80,6 +80,7 @@ pub(super) const KIND: LayerKind = LayerKind {
         "original_max_position_embeddings",
     ],
     overwrites: 1,
+    flops: [3.0, 3.0, 0.0],
     ..LayerKind::new("rotary", |of| {
         Ok(Layer::Rotary(Rotary {
             heads: of.size("heads")?.ok_or_else(|| of.missing("heads", "the heads of its input, e.g. heads = 12"))?,
@@ -279,11 +280,5 @@ impl LayerRule for Rotary {
 
     fn share(&self, ranks: u32) -> Option<Layer> {
         Some(Layer::Rotary(Rotary { heads: self.heads / ranks, ..*self }))
-    }
-
-    /// Four multiplications and two additions a pair.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let pass = Work::of(3.0 * of.input, of.input, of.output);
-        [pass, pass, Work::default()]
     }
 }

@@ -3,7 +3,9 @@
 
 use lockstep_topology::Dtype;
 
-use super::{Init, InitRules, Inits, KernelClass, Layer, LayerKind, SampleTensor, Shape, Signature, Sizes, Work};
+use super::{
+    Init, InitRules, Inits, Layer, LayerKind, MatrixProduct, Node, Pass, SampleTensor, Shape, Signature, Work,
+};
 
 /// What a layer's kernel keeps from its forward to its backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,16 +45,20 @@ pub trait OfKind {
 /// The rules of a layer. The defaults are those of a layer that changes each element by itself; a kind overrides
 /// what differs.
 pub trait LayerRule: OfKind {
-    /// The cost of each [`Pass`](super::Pass), in their order, a multiply-add being two FLOPs; zero for a pass
-    /// that does not exist. By default each element costs the kind's FLOPs, and backward reads the gradient with the
-    /// input or the output. Matrix products, whose signature says it, are not asked.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let (forward, backward) = self.kind().flops;
-        [
-            Work::of(forward * of.input, of.input, of.output),
-            Work::of(backward * of.input, 2.0 * of.input, of.input),
-            Work::default(),
-        ]
+    /// FLOPs of each [`Pass`] over one sample, in their order, a multiply-add being two; by default the kind's for each
+    /// element of its inputs. Matrix products, whose signature says it, are not asked.
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        self.kind().flops.map(|flops| flops * of.input_elements())
+    }
+
+    /// The products with a matrix of weights that its kernels compute.
+    fn product(&self, of: &Node) -> Option<MatrixProduct> {
+        of.signature.product()
+    }
+
+    /// The work of a pass over `samples` samples where it is not its operands that it reads and writes.
+    fn adjusted_work(&self, _of: &Node, _pass: Pass, _samples: f64, work: Work) -> Work {
+        work
     }
 
     /// Its entries in a model file after the kind, e.g. `, rate = 0.5`.
@@ -123,8 +129,8 @@ pub trait LayerRule: OfKind {
         None
     }
 
-    /// How its kernels work, if they are no matrix products.
-    fn kernel_class(&self, _input: Shape, _output: Shape) -> KernelClass {
-        self.kind().class
+    /// Whether forward looks for the largest of windows that overlap.
+    fn finds_overlapping_maxima(&self) -> bool {
+        false
     }
 }

@@ -42,13 +42,8 @@ impl LayerRule for Scale {
         Some(Layer::Scale(Scale { bias: true }))
     }
 
-    /// One FLOP an element, with a bias two except for the gradient of the input.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let flops = if self.bias { 2.0 * of.input } else { of.input };
-        [
-            Work::of(flops, of.input + of.learned, of.output),
-            Work::of(of.input, of.input + of.channels, of.input),
-            Work::of(flops, 2.0 * of.input, of.learned),
-        ]
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        let flops = if self.bias { 2.0 * of.input_elements() } else { of.input_elements() };
+        [flops, of.input_elements(), flops]
     }
 }

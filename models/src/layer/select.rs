@@ -55,8 +55,13 @@ impl LayerRule for Select {
         format!(" {}+{}/{}", self.first, self.channels, self.groups)
     }
 
-    /// Copies; backward also writes zeros where nothing was taken.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        [Work::of(0.0, of.output, of.output), Work::of(0.0, of.output, of.input), Work::default()]
+    fn flops(&self, _: &Node) -> [f64; 3] {
+        [0.0; 3]
+    }
+
+    /// Forward it reads the channels that it selects.
+    fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
+        let read = if pass == Pass::Forward { samples * of.output_elements() } else { work.elements_read };
+        Work { elements_read: read, ..work }
     }
 }

@@ -10,7 +10,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     overwrites: 1,
     onnx: &[("Sigmoid", |_| Ok(Layer::Sigmoid))],
     caffe: CaffeKind::new(&["Sigmoid", "SIGMOID"], &["sigmoid_param"], "", |_| Ok(Layer::Sigmoid)),
-    flops: (4.0, 3.0),
+    flops: [4.0, 3.0, 0.0],
     ..LayerKind::new("sigmoid", |_| Ok(Layer::Sigmoid))
 };
 

@@ -62,7 +62,7 @@ pub enum Features {
     Whole,
 }
 
-/// The matrix products of a layer: per group, `outputs` by places (or samples) by `inputs · kernel`.
+/// The matrix products of a layer: per group, `outputs` by `places` of all samples by `inputs · kernel`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MatrixProduct {
     /// Rows of the weight in a group.
@@ -73,8 +73,8 @@ pub struct MatrixProduct {
     pub kernel: f64,
     /// The number of independent products.
     pub groups: f64,
-    /// Whether each place of an image is a column, rather than each sample.
-    pub by_place: bool,
+    /// Columns of a sample: places of an image, or positions.
+    pub places: f64,
 }
 
 /// The indices of a layer's operands.
@@ -259,7 +259,7 @@ impl Signature {
             inputs: size(&|_, usage| usage == IndexUse::Contracted),
             kernel: size(&|_, usage| usage == IndexUse::Whole),
             groups: size(&|index, usage| usage == IndexUse::Free && has(input, index)),
-            by_place: self.output.iter().any(|(_, of)| matches!(of, Dimension::Row | Dimension::Position)),
+            places: self.output_shape().places() as f64,
         })
     }
 }

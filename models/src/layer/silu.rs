@@ -15,7 +15,7 @@ pub(super) const KIND: LayerKind = LayerKind {
         Some(_) => Err(of.refuse("beta", "must be 1: another slope is no layer here, and costs as much")),
     }),
     family: "curve",
-    flops: (4.0, 8.0),
+    flops: [4.0, 8.0, 0.0],
     ..LayerKind::new("silu", |_| Ok(Layer::Silu))
 };
 

@@ -14,7 +14,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     keys: &["parts"],
     reads_output: true,
     // The maximum, an exponential, a sum and a quotient; a product, a sum, a difference and a product.
-    flops: (4.0, 4.0),
+    flops: [4.0, 4.0, 0.0],
     ..LayerKind::new("softmax", |of| {
         let parts = of.size("parts")?;
         let parts = parts.ok_or_else(|| of.missing("parts", "the channels that sum to 1, e.g. parts = 2"))?;

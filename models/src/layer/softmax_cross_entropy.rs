@@ -37,10 +37,19 @@ impl LayerRule for SoftmaxCrossEntropy {
         Ok(Signature::elementwise(inputs, Shape::flat(1)).with_whole(&[Dimension::Feature]))
     }
 
-    /// Forward 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.
-    fn work(&self, of: &Sizes) -> [Work; 3] {
-        let scores = of.input + of.samples;
-        [Work::of(5.0 * of.input, scores, scores), Work::of(scores, scores, of.input), Work::default()]
+    /// 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        [5.0 * of.input_elements(), of.input_elements() + 1.0, 0.0]
+    }
+
+    /// Forward it also reads labels and writes the probabilities, which backward reads with the labels.
+    fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
+        let scores = samples * (of.input_elements() + 1.0);
+        Work {
+            elements_read: scores,
+            elements_written: if pass == Pass::Forward { scores } else { work.elements_written },
+            ..work
+        }
     }
 
     /// The class of each place at which there are scores.

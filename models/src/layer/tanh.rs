@@ -11,7 +11,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     onnx: &[("Tanh", |_| Ok(Layer::Tanh))],
     caffe: CaffeKind::new(&["TanH", "TANH"], &["tanh_param"], "", |_| Ok(Layer::Tanh)),
     // As much as a sigmoid.
-    flops: (4.0, 3.0),
+    flops: [4.0, 3.0, 0.0],
     ..LayerKind::new("tanh", |_| Ok(Layer::Tanh))
 };
 

@@ -3,7 +3,7 @@
 //! A multiply-add is 2 FLOPs (Iandola et al. 2016, §3) and a bias initializes the accumulator at no cost, so that
 //! forward and backward of convolutions and dense layers are exactly three times forward. Every tensor that a pass
 //! needs is counted as read or written once; sums of gradients from several consumers are not part of any
-//! layer. The formula of each kind is in its file.
+//! layer. What a pass reads and writes follows from its operands; the FLOPs of a kind are in its file.
 
 use lockstep_topology::Dtype;
 
@@ -16,6 +16,17 @@ pub enum Pass {
     BackwardData,
     /// Gradient of the parameters from the gradient of the output.
     BackwardWeight,
+}
+
+impl Pass {
+    /// Its name in tables: `forward`, `backward-data`, `backward-weight`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pass::Forward => "forward",
+            Pass::BackwardData => "backward-data",
+            Pass::BackwardWeight => "backward-weight",
+        }
+    }
 }
 
 /// The cost of a computation before any hardware or number format is known.
@@ -51,19 +62,4 @@ impl Work {
     pub(crate) fn with_kept(self, numbers: f64, dtype: Dtype) -> Work {
         Work { kept_bytes: dtype.bytes(numbers as u64) as f64, ..self }
     }
-}
-
-/// Elements of the tensors of a batch, from which a layer's work is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Sizes {
-    /// Samples.
-    pub samples: f64,
-    /// Of all inputs.
-    pub input: f64,
-    /// Of the output.
-    pub output: f64,
-    /// Channels of the output.
-    pub channels: f64,
-    /// Of all parameters.
-    pub learned: f64,
 }

@@ -1,38 +1,51 @@
 //! Computes the cost of the passes of a layer of a model.
 
 use super::{Node, Parameter};
-use crate::layer::{KernelClass, MatrixProduct, Pass, Sizes, Work};
+use crate::layer::{InputUse, MatrixProduct, Pass, Work};
 
 impl Node {
-    /// The cost of `pass` over `samples` samples.
+    /// Elements of all inputs of one sample.
+    pub(crate) fn input_elements(&self) -> f64 {
+        self.input_shapes.iter().map(|shape| shape.elements() as f64).sum()
+    }
+
+    /// Elements of the output of one sample.
+    pub(crate) fn output_elements(&self) -> f64 {
+        self.output.elements() as f64
+    }
+
+    /// The cost of `pass` over `samples` samples: it reads its operands, each once, and writes what it makes.
     ///
     /// Zero for passes that do not exist: backward-weight without parameters, or any pass of the input.
     /// [`Model::needs_input_gradient`](crate::Model::needs_input_gradient) says whether backward-data is needed at all.
     pub fn work(&self, pass: Pass, samples: u32) -> Work {
-        let samples = f64::from(samples);
-        let sizes = Sizes {
-            samples,
-            input: samples * self.input_shapes.iter().map(|shape| shape.elements() as f64).sum::<f64>(),
-            output: samples * self.output.elements() as f64,
-            channels: f64::from(self.output.features()),
-            learned: self.signature.parameter_shapes().map(|shape| shape.elements() as f64).sum::<f64>(),
+        let (rule, samples) = (self.layer.rule(), f64::from(samples));
+        let (kind, product) = (rule.kind(), self.signature.product());
+        if kind.moves_nothing() || pass == Pass::BackwardWeight && self.signature.parameters.is_empty() {
+            return Work::default();
+        }
+        let (input, output) = (samples * self.input_elements(), samples * self.output_elements());
+        let learned = || self.signature.parameter_shapes().map(|shape| shape.elements() as f64);
+        let running = self.statistics.as_ref().map_or(0.0, |running| (running.end - running.start) as f64);
+        // What multiplies the input has its gradient from the input, and the input its own from it.
+        let multiplies = kind.input_use != InputUse::Never;
+        let weight = learned().next().filter(|_| multiplies).unwrap_or(0.0);
+        let learned: f64 = learned().sum();
+        let read_if = |is_read: bool, elements: f64| if is_read { elements } else { 0.0 };
+        let flops = match product {
+            // Each pass multiplies and adds as often.
+            Some(product) => 2.0 * output * (product.inputs * product.kernel),
+            None => samples * rule.flops(self)[pass as usize],
         };
-        match self.signature.product() {
-            Some(product) => self.product_work(pass, product, &sizes),
-            None => self.layer.rule().work(&sizes)[pass as usize],
-        }
-    }
-
-    /// Each pass multiplies and adds as often; it reads two operands and writes the third, and with the output also the
-    /// biases.
-    fn product_work(&self, pass: Pass, product: MatrixProduct, of: &Sizes) -> Work {
-        let flops = 2.0 * of.output * (product.inputs * product.kernel);
-        let weight = self.signature.parameter_shapes().next().map_or(0.0, |weight| weight.elements() as f64);
-        match pass {
-            Pass::Forward => Work::of(flops, of.input + of.learned, of.output),
-            Pass::BackwardData => Work::of(flops, of.output + weight, of.input),
-            Pass::BackwardWeight => Work::of(flops, of.input + of.output, of.learned),
-        }
+        let work = match pass {
+            Pass::Forward => Work::of(flops, input + learned + running, output + running),
+            Pass::BackwardData => {
+                let kept = read_if(kind.input_use == InputUse::Always, input) + read_if(kind.reads_output, output);
+                Work::of(flops, output + weight + kept, input)
+            }
+            Pass::BackwardWeight => Work::of(flops, output + read_if(multiplies, input), learned),
+        };
+        rule.adjusted_work(self, pass, samples, work)
     }
 
     /// Whether it multiplies by a matrix of weights: a convolution or a dense layer.
@@ -45,13 +58,8 @@ impl Node {
         self.parameters.first().filter(|_| self.is_product())
     }
 
-    /// How its kernels work, as far as costs distinguish them.
-    pub fn kernel_class(&self) -> KernelClass {
-        match self.signature.product() {
-            Some(product) => KernelClass::Product(product),
-            None => {
-                self.layer.rule().kernel_class(self.input_shapes.first().copied().unwrap_or(self.output), self.output)
-            }
-        }
+    /// The products with a matrix of weights that its kernels compute: those of its signature, or of a loss with an output layer.
+    pub fn product(&self) -> Option<MatrixProduct> {
+        self.layer.rule().product(self)
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Tiles are those of the GPU's generation; the fastest is taken; blocks of a stream are assumed.
 
-use lockstep_models::{KernelClass, Node, Pass};
+use lockstep_models::{Node, Pass};
 
 use super::generation::Kernels;
 
@@ -73,8 +73,8 @@ pub(super) fn streaming(elements: f64, multiprocessors: u32) -> Fill {
 /// The sum of a gradient with respect to the input of a convolution over all places of its filter, whatever the
 /// strides; 0 for others.
 fn longest_sum(node: &Node, pass: Pass) -> f64 {
-    match node.kernel_class() {
-        KernelClass::Product(of) if of.by_place && pass == Pass::BackwardData => of.outputs * of.kernel,
+    match node.product() {
+        Some(of) if of.places > 1.0 && pass == Pass::BackwardData => of.outputs * of.kernel,
         _ => 0.0,
     }
 }
@@ -84,11 +84,10 @@ fn product(node: &Node, pass: Pass, samples: u32) -> Option<[f64; 3]> {
     let samples = f64::from(samples);
     let places = |shape: &lockstep_models::Shape| samples * shape.places() as f64;
     let input = node.input_shapes.first()?;
-    let KernelClass::Product(of) = node.kernel_class() else { return None };
+    let of = node.product()?;
     Some(match pass {
-        // Of a loss the scores are the product.
-        Pass::Forward => [places(if node.layer.is_loss() { input } else { &node.output }), of.outputs, of.groups],
-        Pass::BackwardData => [if of.by_place { places(input) } else { samples }, of.inputs, of.groups],
+        Pass::Forward => [samples * of.places, of.outputs, of.groups],
+        Pass::BackwardData => [if of.places > 1.0 { places(input) } else { samples }, of.inputs, of.groups],
         Pass::BackwardWeight => [of.outputs, of.inputs * of.kernel, of.groups],
     })
 }

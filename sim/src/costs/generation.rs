@@ -10,7 +10,7 @@
 //! gradients of convolutions, in NCHW, with cuDNN 7. Constants belong to a generation and a precision, and none to a
 //! measured curve.
 
-use lockstep_models::{Dimension, KernelClass, Node, Pass, Precision};
+use lockstep_models::{Dimension, Node, Pass, Precision};
 use lockstep_topology::cluster::{Architecture, GpuSpec};
 
 /// Kernels of one generation in one precision.
@@ -167,8 +167,8 @@ impl Kernels {
     /// Share of the peak that the arithmetic of a layer's pass reaches in an endless tile; above 1 where it needs fewer
     /// multiplications.
     pub(super) fn share(&self, node: &Node, pass: Pass) -> f64 {
-        let KernelClass::Product(product) = node.kernel_class() else { return 0.1 };
-        if !product.by_place {
+        let Some(product) = node.product() else { return 0.1 };
+        if product.places <= 1.0 {
             return self.product;
         }
         let strideless = node

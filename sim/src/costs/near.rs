@@ -149,10 +149,8 @@ fn likely(
         for pass in passes(phase, position) {
             let work = node.work(*pass, samples);
             let arithmetic = work.flops * filling(node, *pass, samples, side_by_side);
-            let share = match node.kernel_class() {
-                KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
-                class => efficiency(class),
-            };
+            let overlapping = *pass == Pass::Forward && node.layer.rule().finds_overlapping_maxima();
+            let share = if overlapping { OVERLAPPING } else { efficiency(node) };
             let elements = elements_moved_by(nodes, position, *pass, samples);
             let bytes = elements * Dtype::F32.bytes(1) as f64 + work.kept_bytes;
             seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);
@@ -169,13 +167,16 @@ fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
     // Smaller groups leave registers to several places, as a single image does.
     let filled = samples_per_group(samples.into(), side_by_side.into()) == Some(side_by_side.into());
     let (samples, register) = (f64::from(samples), f64::from(side_by_side));
-    match node.kernel_class() {
-        KernelClass::Product(product) if product.by_place => {
-            let places = node.output.places() as f64;
-            if filled { (samples / register).ceil() * register / samples } else { (register / places).max(1.0) }
+    match node.product() {
+        Some(product) if product.places > 1.0 => {
+            if filled {
+                (samples / register).ceil() * register / samples
+            } else {
+                (register / product.places).max(1.0)
+            }
         }
         // A single sample is a product of a matrix and a vector, which needs no such filling.
-        KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (register / samples).max(1.0),
+        Some(_) if pass == Pass::Forward && samples > 1.0 => (register / samples).max(1.0),
         _ => 1.0,
     }
 }
@@ -183,8 +184,11 @@ fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
 /// Seconds that planes, or scores, of a sample take besides their elements.
 fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
     let Some(input) = node.input_shapes.first() else { return 0.0 };
-    match node.kernel_class() {
-        KernelClass::Planes { .. } if position == 0 => PLANE_S * f64::from(input.features()),
+    if node.is_product() {
+        return 0.0;
+    }
+    match node.layer.rule().kind().class {
+        KernelClass::Planes if position == 0 => PLANE_S * f64::from(input.features()),
         KernelClass::Scores => SCORE_S[usize::from(pass != Pass::Forward)] * f64::from(input.features()),
         _ => 0.0,
     }

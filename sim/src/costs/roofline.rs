@@ -6,7 +6,7 @@
 //! that does not fill a GPU reaches both roofs in proportion, and each kernel of a GPU has a launch time in which it
 //! fills nothing.
 
-use lockstep_models::{Gradients, KernelClass, Node, Pass, Phase, Precision, Program};
+use lockstep_models::{Gradients, Node, Pass, Phase, Precision, Program};
 use lockstep_topology::Dtype;
 use lockstep_topology::cluster::{Device, DeviceKind, GpuSpec, Route};
 
@@ -141,12 +141,12 @@ impl Roof {
 
 /// Share of a core's peak that a layer's arithmetic reaches when memory is not the limit (assumed). Groups of a
 /// convolution are separate products, which leave a core's vectors half empty.
-pub(super) fn efficiency(class: KernelClass) -> f64 {
-    match class {
-        KernelClass::Product(product) if product.groups > 1.0 => 0.25,
-        KernelClass::Product(product) if product.by_place => 0.5,
-        KernelClass::Product(_) => 0.6,
-        _ => 0.1,
+pub(super) fn efficiency(node: &Node) -> f64 {
+    match node.product() {
+        Some(product) if product.groups > 1.0 => 0.25,
+        Some(product) if product.places > 1.0 => 0.5,
+        Some(_) => 0.6,
+        None => 0.1,
     }
 }
 
@@ -189,7 +189,7 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
             let peak = if node.is_product() { roof.product_flops_s } else { roof.flops_s };
             let (Fill { occupancy, useful }, share) = match roof.gpu {
                 Some(gpu) => (fill(node, *pass, samples, work.flops, gpu), gpu.1.share(node, *pass)),
-                None => (Fill::WHOLE, efficiency(node.kernel_class())),
+                None => (Fill::WHOLE, efficiency(node)),
             };
             let arithmetic = work.flops / (peak * share * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;

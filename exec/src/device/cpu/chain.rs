@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use lockstep_models::layer::KernelClass;
 use lockstep_models::memory::Reads;
 use lockstep_models::{Buffer, GradientShare, Layer, LayerId, Model, Node, Phase, Program};
 use lockstep_topology::Dtype;
@@ -99,7 +98,7 @@ fn rounded_weights(program: &Program, layers: &[LayerId]) -> Vec<Range<usize>> {
     }
     let read = |id: &LayerId| program.model.parameters_read_by(*id);
     let first = layers.iter().flat_map(read).map(|parameter| parameter.range.start).min().unwrap_or(0);
-    let multiplies = |id: &&LayerId| matches!(program.model.node(**id).kernel_class(), KernelClass::Product(_));
+    let multiplies = |id: &&LayerId| program.model.node(**id).product().is_some();
     let weights = layers.iter().filter(multiplies).filter_map(|id| read(id).first());
     weights.map(|weight| (weight.range.start - first) as usize..(weight.range.end - first) as usize).collect()
 }
