@@ -51,6 +51,7 @@ mod resume;
 mod scenarios;
 mod shells;
 mod split_samples;
+mod split_tokens;
 mod stages;
 mod stalls;
 mod sweeps;

@@ -202,7 +202,7 @@ impl Replica {
         self.device.turn_to_context(context)
     }
 
-    /// Makes dropout layers draw as the parts of layers of the whole model that they are.
+    /// Makes layers draw and look up as the parts of layers of the whole model that they are.
     pub(crate) fn draw_as(&mut self, origin_of: impl Fn(LayerId) -> Origin) {
         for chain in &mut self.chains {
             chain.origin = origin_of(chain.layers[0]);
@@ -258,8 +258,8 @@ impl Replica {
             if of.in_place == Some(index) { TensorAddress::InPlace } else { self.output(*id) }
         };
         let inputs: Vec<TensorAddress> = of.inputs.iter().enumerate().map(place).collect();
-        let Origin { layer, element, sample } = of.origin;
-        let draw = Draw { seed: self.seed, layer: layer.0, first: 0, offset: element, skipped: sample };
+        let Origin { layer, first, row, sample } = of.origin;
+        let draw = Draw { seed: self.seed, layer: layer.0, first: 0, offset: first, row, skipped: sample };
         let pass = Forward { chain, mode, draw, inputs: &inputs, output: self.output(of.output) };
         let found = self.device.forward(&pass)?;
         self.written[self.context][of.output.index()] = false;

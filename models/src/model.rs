@@ -25,7 +25,7 @@ pub use inits::InitialValues;
 pub use multipliers::{Multiplied, Multipliers, multiplied_parts};
 pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
-pub(crate) use shard::{COLUMNS, Entry, FEATURES, Names, SAMPLES, Table, shard};
+pub(crate) use shard::{COLUMNS, Entry, FEATURES, Names, SAMPLES, Table, VOCABULARY, shard};
 pub use shard::{PassRanks, Piece, ShardLayer, Sharding};
 pub use tie::Tie;
 

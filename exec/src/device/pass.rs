@@ -64,7 +64,7 @@ pub struct Backward<'a> {
     pub scale: f32,
 }
 
-/// Selects the random numbers of a batch.
+/// Selects the random numbers of a batch, and the entries of a table that a rank has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Draw {
     /// The run's seed.
@@ -73,8 +73,12 @@ pub struct Draw {
     pub layer: u32,
     /// Place of the batch's first sample among all samples since training began; the others follow.
     pub first: u64,
-    /// Index of this layer's first random number in a sample, where ranks share the features of a dropout layer.
+    /// Index of this layer's first random number in a sample, where ranks share the features of a dropout layer; the first
+    /// entry of its table where they share an embedding's.
     pub offset: u64,
+    /// Random numbers of the whole layer from one row of a sample to the next, where ranks share the features of each row;
+    /// else 0.
+    pub row: u64,
     /// Samples of the batch before this layer's first one, where ranks share the samples of a batch.
     pub skipped: u32,
 }

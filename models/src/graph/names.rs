@@ -1,7 +1,7 @@
 //! Names nodes, tensors and layers of a graph in errors, as timelines and models call them.
 
 use super::{Graph, NodeWork, Tensor};
-use crate::{LayerId, Pass};
+use crate::LayerId;
 
 impl Graph {
     /// The layer's name in the model.

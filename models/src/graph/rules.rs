@@ -55,10 +55,8 @@ impl Rule<'_> {
             // Squares are not linear: of the parts of a sum they are no parts. Ranks with parts of a tensor have parts of
             // the sum; what all have counts on the first.
             NodeWork::SquareSum { axes, .. } => {
-                let is_part =
-                    |layout: AxisLayout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
                 axes.contains(self.axis)
-                    && inputs.iter().all(|(_, layout)| is_part(*layout))
+                    && inputs.iter().all(|(_, layout)| is_part_of_model(*layout))
                     && all(outputs, AxisLayout::Partial)
             }
             NodeWork::Relayout { .. } | NodeWork::Collective { .. } => false,
@@ -78,6 +76,11 @@ impl Rule<'_> {
             })
         })
     }
+}
+
+/// Whether ranks have all of a tensor of parameters, or each a part of it.
+fn is_part_of_model(layout: AxisLayout) -> bool {
+    layout == AxisLayout::Replicated || matches!(layout, AxisLayout::Split(along) if along != Dimension::Sample)
 }
 
 /// What a collective does along one of its axes: the learners of a device, which are a node, sum to the first of them.

@@ -94,10 +94,12 @@ impl Graph {
                 if rows[at].change.is_some() && !changed.contains(&at) {
                     changed.push(at);
                     rows[at].changes += 1;
-                    rows[at].needed_by.extend(self.dag.neighbors(node).filter_map(|reader| match self.dag[reader].work {
-                        NodeWork::Layer(id, pass) => Some((id, pass)),
-                        _ => None,
-                    }));
+                    rows[at].needed_by.extend(self.dag.neighbors(node).filter_map(
+                        |reader| match self.dag[reader].work {
+                            NodeWork::Layer(id, pass) => Some((id, pass)),
+                            _ => None,
+                        },
+                    ));
                 }
             }
         }

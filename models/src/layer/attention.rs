@@ -149,7 +149,7 @@ impl LayerRule for Attention {
         format!(" heads{} key_heads{}{causal}{window}{cap}", self.heads, self.key_heads)
     }
 
-    fn share(&self, ranks: u32) -> Option<Layer> {
+    fn share(&self, _: Dimension, ranks: u32) -> Option<Layer> {
         let [heads, key_heads] = [self.heads, self.key_heads].map(|heads| heads / ranks);
         Some(Layer::Attention(Attention { heads, key_heads, ..*self }))
     }

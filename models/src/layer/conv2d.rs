@@ -166,7 +166,7 @@ impl LayerRule for Conv2d {
         Some((Layer::Conv2d(Conv2d { bias: false, ..self.clone() }), self.bias))
     }
 
-    fn share(&self, ranks: u32) -> Option<Layer> {
+    fn share(&self, _: Dimension, ranks: u32) -> Option<Layer> {
         Some(Layer::Conv2d(Conv2d { out_channels: self.out_channels.div_ceil(ranks), ..self.clone() }))
     }
 }

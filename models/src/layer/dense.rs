@@ -76,7 +76,7 @@ impl LayerRule for Dense {
         matches!(chain, [only] if only.rule().kind().is_view)
     }
 
-    fn share(&self, ranks: u32) -> Option<Layer> {
+    fn share(&self, _: Dimension, ranks: u32) -> Option<Layer> {
         Some(Layer::Dense(Dense { out_features: self.out_features.div_ceil(ranks), ..*self }))
     }
 }

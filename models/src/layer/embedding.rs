@@ -50,6 +50,12 @@ impl LayerRule for Embedding {
         vec![Learned { name: "weight", init: inits.weight, decay: true }]
     }
 
+    fn share(&self, along: Dimension, ranks: u32) -> Option<Layer> {
+        let share = |size: u32, split| if along == split { size.div_ceil(ranks) } else { size };
+        let entries = share(self.entries, Dimension::Vocabulary);
+        Some(Layer::Embedding(Embedding { entries, out_features: share(self.out_features, Dimension::Feature) }))
+    }
+
     fn flops(&self, of: &Node) -> [f64; 3] {
         [0.0, 0.0, of.output_elements()]
     }

@@ -81,7 +81,7 @@ impl LayerRule for Linear {
         Some((Layer::Linear(Linear { bias: false, ..self.clone() }), self.bias))
     }
 
-    fn share(&self, ranks: u32) -> Option<Layer> {
+    fn share(&self, _: Dimension, ranks: u32) -> Option<Layer> {
         Some(Layer::Linear(Linear { out_features: self.out_features.div_ceil(ranks), ..self.clone() }))
     }
 

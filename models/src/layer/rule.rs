@@ -4,7 +4,7 @@
 use lockstep_topology::Dtype;
 
 use super::{
-    Init, InitRules, Inits, Layer, LayerKind, MatrixProduct, Node, Pass, SampleTensor, Shape, Signature, Work,
+    Dimension, Init, InitRules, Inits, Layer, LayerKind, MatrixProduct, Node, Pass, SampleTensor, Shape, Signature, Work,
 };
 
 /// What a layer's kernel keeps from its forward to its backward pass.
@@ -124,8 +124,9 @@ pub trait LayerRule: OfKind {
         Ok(Signature::elementwise(inputs, inputs[0]))
     }
 
-    /// The layer with its share of the rows among `ranks`, the last ones padded; `None` where it has no rows.
-    fn share(&self, _ranks: u32) -> Option<Layer> {
+    /// The layer with its share among `ranks` of what its weights are split along, the last ones padded: rows where that is
+    /// `feature`. `None` where it has no settings to share.
+    fn share(&self, _along: Dimension, _ranks: u32) -> Option<Layer> {
         None
     }
 

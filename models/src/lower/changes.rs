@@ -1,8 +1,8 @@
 //! Lowers a change of layout to tasks: a copy into a buffer, an exchange, a copy out of it; or a copy alone where every rank
 //! has what it takes.
 //!
-//! The whole tensor is `[sample][feature]`. A rank's part of it has some samples or some features, and lies in its own memory
-//! without gaps. In the buffer of an allgather or a reduce-scatter the parts follow one another; in that of an all-to-all each
+//! The whole tensor is `[row][feature]`, a row being a sample, or a position of one. A rank's part of it has some samples or some
+//! features, and lies in its own memory without gaps. In the buffer of an allgather or a reduce-scatter the parts follow one another; in that of an all-to-all each
 //! pair of ranks has a block, by source and then by destination.
 
 use lockstep_topology::Collective;
@@ -66,30 +66,35 @@ impl<'a> Change<'a> {
         self.sharding.ranks.into()
     }
 
-    /// Samples of the whole tensor.
-    fn samples(self) -> u64 {
-        self.sharding.pass_samples().into()
+    /// Rows of a sample: what lies outside of its features.
+    fn rows_each(self) -> u64 {
+        self.model.node(self.producer).output.rows()
     }
 
-    /// Elements of a sample, padding included: of the whole tensor, and of a rank's features.
+    /// Rows of the whole tensor.
+    fn rows(self) -> u64 {
+        u64::from(self.sharding.pass_samples()) * self.rows_each()
+    }
+
+    /// Elements of a row, padding included: of the whole tensor, and of a rank's features.
     fn sizes(self) -> (u64, u64) {
-        let [a, b] = [self.producer, self.layer].map(|id| self.model.node(id).output.elements());
+        let [a, b] = [self.producer, self.layer].map(|id| self.model.node(id).output.elements() / self.rows_each());
         (a.max(b), a.min(b))
     }
 
-    /// Elements of a sample that a rank's features have, without padding.
+    /// Elements of a row that a rank's features have, without padding.
     fn features(self, part: u64) -> u64 {
         let [a, b] = [self.producer, self.layer].map(|id| (self.model.node(id).output.elements(), id));
-        self.sharding.features(self.model, a.min(b).1, part as u32)
+        self.sharding.features(self.model, a.min(b).1, part as u32) / self.rows_each()
     }
 
     /// Elements of a rank's part in a layout.
     fn part(self, layout: AxisLayout) -> u64 {
         let (whole, features) = self.sizes();
         match layout {
-            FEATURES => self.samples() * features,
-            BY_SAMPLE => self.samples() / self.ranks() * whole,
-            _ => self.samples() * whole,
+            FEATURES => self.rows() * features,
+            BY_SAMPLE => self.rows() / self.ranks() * whole,
+            _ => self.rows() * whole,
         }
     }
 
@@ -117,7 +122,7 @@ impl<'a> Change<'a> {
         let rows = match layout {
             FEATURES => {
                 let length = self.features(part);
-                Rows { count: self.samples(), length, from: (part * size, whole), to: (0, size) }
+                Rows { count: self.rows(), length, from: (part * size, whole), to: (0, size) }
             }
             BY_SAMPLE => Rows::one(elements, part * elements, 0),
             _ => Rows::one(elements, 0, 0),
@@ -149,7 +154,7 @@ impl<'a> Change<'a> {
     /// that goes there, or that came from there.
     fn pairs(self, own: u64, sends: bool) -> Vec<Rows> {
         let (ranks, (whole, size), split) = (self.ranks(), self.sizes(), self.from == BY_SAMPLE);
-        let count = self.samples() / ranks;
+        let count = self.rows() / ranks;
         let of = |other: u64| {
             // What has its samples at home is cut by features, and the other way round.
             let by_features = split == sends;

@@ -21,6 +21,7 @@ pub(crate) const NODE_FIRST: Layout =
 /// Scores that other layers take as well: their gradient would be a sum in another order.
 pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError> {
     let (mut drafts, mut layers) = (Vec::new(), Vec::new());
+    let weights = AxisLayout::Replicated;
     let is_loss = |id: &LayerId| whole.node(*id).layer.is_loss();
     let mut place = vec![0; whole.layers().len()];
     for (id, node) in whole.iter().filter(|(id, _)| !is_loss(id)) {
@@ -28,9 +29,9 @@ pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError>
         let inputs = node.inputs.iter().map(|input| place[input.index()]).collect();
         drafts.push(draft(node.name.clone(), node.layer.clone(), inputs, node.loss_weight));
         let layout = Layout::new(NODE_AXES, AxisLayout::Split(Dimension::Sample));
-        layers.push(ShardLayer { origin: id, output: layout, gradient: layout });
+        layers.push(ShardLayer { origin: id, output: layout, gradient: layout, weights });
     }
-    let at_first = |origin| ShardLayer { origin, output: NODE_FIRST, gradient: NODE_FIRST };
+    let at_first = |origin| ShardLayer { origin, output: NODE_FIRST, gradient: NODE_FIRST, weights };
     let mut gathered: Vec<(LayerId, usize)> = Vec::new();
     for (id, node) in whole.iter().filter(|(id, _)| is_loss(id)) {
         let scores = node.inputs[0];

@@ -23,6 +23,7 @@ pub(crate) use table::{Entry, Names, Table};
 pub(crate) const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 pub(crate) const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
 pub(crate) const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
+pub(crate) const VOCABULARY: AxisLayout = AxisLayout::Split(Dimension::Vocabulary);
 
 /// A layer of a rank's model.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,8 @@ pub struct ShardLayer {
     pub output: Layout,
     /// The layout of the gradient of its output.
     pub gradient: Layout,
+    /// The layout of its weights along the axis: by rows, by columns, by entries of a table, or whole on every rank.
+    pub weights: AxisLayout,
 }
 
 /// Samples of one worker's micro-batch.
@@ -137,19 +140,14 @@ impl Sharding {
         }
     }
 
-    /// The layout of a layer's weights along the axis: by rows, by columns, or whole on every rank.
+    /// The layout of a layer's weights along the axis.
     pub fn weights(&self, id: LayerId) -> AxisLayout {
-        let layer = &self.layers[id.index()];
-        match layer.output.on(self.axis) {
-            FEATURES => FEATURES,
-            AxisLayout::Partial => COLUMNS,
-            _ => AxisLayout::Replicated,
-        }
+        self.layers[id.index()].weights
     }
 
     /// Whether ranks hold parts of the weights.
     pub fn splits_weights(&self) -> bool {
-        self.layers.iter().any(|layer| layer.output.on(self.axis) == FEATURES)
+        self.layers.iter().any(|layer| layer.weights != AxisLayout::Replicated)
     }
 
     /// Samples of one pass; all have as many, unless they are nodes'.
@@ -179,10 +177,9 @@ impl Sharding {
             for own in &node.parameters {
                 let same = |all: &&Parameter| all.tensor() == own.tensor();
                 let all = self.whole.node(layer.origin).parameters.iter().find(same).expect("a part of a tensor");
-                match weights {
-                    COLUMNS => pieces.extend(slices(all, own, 1, part)),
-                    FEATURES => pieces.extend(slices(all, own, 0, part)),
-                    _ => pieces.extend(slices(all, own, 0, 0)),
+                match along(&own.shape, weights) {
+                    Some(along) => pieces.extend(slices(all, own, along, part)),
+                    None => pieces.extend(slices(all, own, 0, 0)),
                 }
             }
         }
@@ -216,6 +213,14 @@ impl Sharding {
         let split = model.iter().any(|(id, node)| holds(node) && self.in_passes(id));
         if self.variable_batch && split { u64::from(self.pass_samples()) } else { global_batch }
     }
+}
+
+/// The position of the dimension of a parameter of `shape` that weights in this layout are split along; `None` where ranks have
+/// the parameter whole. Rows of a weight are its output's features.
+fn along(shape: &Shape, weights: AxisLayout) -> Option<usize> {
+    let AxisLayout::Split(split) = weights else { return None };
+    let is_it = |own: Dimension| own == split || split == Dimension::Feature && own == Dimension::Output;
+    shape.dimensions().iter().position(|(own, _)| is_it(*own))
 }
 
 /// The elements of `all` that part number `part` along its dimension number `along` has, each range with where it begins in
@@ -279,20 +284,21 @@ pub(crate) fn shard(
             });
         }
         let (made, output) = placement.outputs(id);
-        let share = node.layer.rule().share(ranks).filter(|_| placement.weights(id) == FEATURES);
-        let (part, bias) = match made {
-            AxisLayout::Partial => node.layer.rule().without_bias().expect("a layer whose columns are split"),
-            _ => (share.unwrap_or_else(|| node.layer.clone()), false),
+        let (rule, weights) = (node.layer.rule(), placement.weights(id));
+        let (part, bias) = match weights {
+            COLUMNS => rule.without_bias().expect("a layer whose columns are split"),
+            AxisLayout::Split(along) => (rule.share(along, ranks).unwrap_or_else(|| node.layer.clone()), false),
+            _ => (node.layer.clone(), false),
         };
         let part = draft(node.name.clone(), part, inputs, node.loss_weight);
         let gradient = if made == output { placement.gradient(id) } else { AxisLayout::Replicated };
-        at.push(parts.push(part, (id, made, gradient)));
+        at.push(parts.push(part, (id, made, gradient), weights));
         if made != output {
             at[id.index()] = parts.change((id, node, node.output), at[id.index()], (output, placement.gradient(id)));
         }
         if bias {
             let bias = draft(format!("{} bias", node.name), Layer::Bias, vec![at[id.index()]], 1.0);
-            at[id.index()] = parts.push(bias, (id, output, placement.gradient(id)));
+            at[id.index()] = parts.push(bias, (id, output, placement.gradient(id)), AxisLayout::Replicated);
         }
     }
     let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), parts.drafts)?;
@@ -308,11 +314,16 @@ struct Parts {
 }
 
 impl Parts {
-    /// Adds a layer with its origin, and the layouts of its output and of the gradient of its output.
-    fn push(&mut self, draft: Draft, (origin, output, gradient): (LayerId, AxisLayout, AxisLayout)) -> usize {
+    /// Adds a layer with its origin, the layouts of its output and of the gradient of its output, and that of its weights.
+    fn push(
+        &mut self,
+        draft: Draft,
+        (origin, output, gradient): (LayerId, AxisLayout, AxisLayout),
+        weights: AxisLayout,
+    ) -> usize {
         let [output, gradient] =
             [output, gradient].map(|layout| Layout::new(self.outside, SAMPLES).with(self.axis, layout));
-        self.layers.push(ShardLayer { origin, output, gradient });
+        self.layers.push(ShardLayer { origin, output, gradient, weights });
         self.drafts.push(draft);
         self.drafts.len() - 1
     }
@@ -327,7 +338,7 @@ impl Parts {
         let given = self.layers[source].output.on(self.axis);
         let name = format!("{} {}", from.name, change_name((given, output), gradient));
         let change = draft(name, Layer::relayout(shape), vec![source], 1.0);
-        self.push(change, (origin, output, gradient))
+        self.push(change, (origin, output, gradient), AxisLayout::Replicated)
     }
 }
 

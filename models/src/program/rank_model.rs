@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::model::VOCABULARY;
 use crate::{
-    Axis, AxisLayout, AxisSet, LayerId, Model, Multiplied, Multipliers, NoDecay, Pieces, Program, Role, pieces_within,
+    Axis, AxisLayout, AxisSet, Dimension, LayerId, Model, Multiplied, Multipliers, NoDecay, Pieces, Program, Role,
+    pieces_within,
 };
 
 /// The layer of the whole model that a rank's layer is, or is a part of, and where the part begins.
@@ -12,8 +14,10 @@ use crate::{
 pub struct Origin {
     /// The layer.
     pub layer: LayerId,
-    /// The first element of a sample's output.
-    pub element: u64,
+    /// The first element of a row of its output that the part has, or the first entry of its table.
+    pub first: u64,
+    /// Elements from one row of a sample's output to the next; 0 where the part is not split, or a sample is one row.
+    pub row: u64,
     /// The first sample of those that the rank loads.
     pub sample: u32,
 }
@@ -21,7 +25,7 @@ pub struct Origin {
 impl Origin {
     /// A layer of the whole model itself.
     pub fn of_whole(layer: LayerId) -> Origin {
-        Origin { layer, element: 0, sample: 0 }
+        Origin { layer, first: 0, row: 0, sample: 0 }
     }
 }
 
@@ -115,12 +119,17 @@ impl Program {
     /// What layer `id` of `rank` computes of the whole model's.
     pub fn origin_of(&self, rank: u32, id: LayerId) -> Origin {
         let Some(sharding) = &self.sharding else { return Origin::of_whole(id) };
-        let elements = self.model.node(id).output.elements();
-        let part = self.mesh.coordinate(sharding.axis, rank);
+        let (node, part) = (self.model.node(id), self.mesh.coordinate(sharding.axis, rank));
         let layer = sharding.layers[id.index()].origin;
-        let element = if sharding.splits(id) { u64::from(part) * elements } else { 0 };
+        let (rows, splits) = (node.output.rows(), sharding.splits(id));
+        let entries = match sharding.weights(id) {
+            VOCABULARY => node.parameters[0].shape.size(Dimension::Vocabulary).into(),
+            _ => 0,
+        };
+        let first = u64::from(part) * if splits { node.output.elements() / rows } else { entries };
+        let row = if splits && rows > 1 { sharding.whole.node(layer).output.elements() / rows } else { 0 };
         let shares = sharding.in_all_passes() && sharding.splits_samples(id);
         let sample = if shares { part * sharding.samples_on(rank, Some(id), 0) } else { 0 };
-        Origin { layer, element, sample }
+        Origin { layer, first, row, sample }
     }
 }

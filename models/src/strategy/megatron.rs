@@ -3,7 +3,7 @@
 
 use super::on_tensor::{OnTensor, TensorLayouts};
 use crate::AxisLayout;
-use crate::model::{COLUMNS, Entry, FEATURES, Names, Table};
+use crate::model::{COLUMNS, Entry, FEATURES, Names, Table, VOCABULARY};
 
 /// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward,
 /// of its input's gradient.
@@ -19,7 +19,7 @@ impl TensorLayouts for Layouts {
     fn table() -> Table {
         const ALL: Names = Names::Pattern("*");
         Table::default()
-            .weights(ALL, &[Entry::If(COLUMNS), Entry::Always(FEATURES)])
+            .weights(ALL, &[Entry::If(COLUMNS), Entry::Always(FEATURES), Entry::Always(VOCABULARY)])
             .outputs(ALL, &[Entry::If(FEATURES), Entry::Always(AxisLayout::Replicated)])
             .whole_gradients(ALL)
     }

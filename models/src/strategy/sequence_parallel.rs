@@ -4,7 +4,7 @@
 
 use super::on_tensor::{OnTensor, TensorLayouts};
 use crate::AxisLayout;
-use crate::model::{COLUMNS, Entry, FEATURES, Names, SAMPLES, Table};
+use crate::model::{COLUMNS, Entry, FEATURES, Names, SAMPLES, Table, VOCABULARY};
 
 /// As [`Megatron`](super::Megatron) along `tensor`; layers outside of its pairs each work on a part of the samples. Batch
 /// normalisation works on all of them, since a part has other statistics.
@@ -20,7 +20,7 @@ impl TensorLayouts for Layouts {
     fn table() -> Table {
         const ALL: Names = Names::Pattern("*");
         Table::default()
-            .weights(ALL, &[Entry::If(COLUMNS), Entry::Always(FEATURES)])
+            .weights(ALL, &[Entry::If(COLUMNS), Entry::Always(FEATURES), Entry::Always(VOCABULARY)])
             .outputs(Names::Input, &[Entry::Always(AxisLayout::Replicated)])
             .outputs(ALL, &[Entry::If(FEATURES), Entry::Always(SAMPLES), Entry::Always(AxisLayout::Replicated)])
             .whole_gradients(ALL)

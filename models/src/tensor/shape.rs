@@ -97,6 +97,13 @@ impl Shape {
         others.map(|(_, size)| u64::from(*size)).fold(1, u64::saturating_mul)
     }
 
+    /// How often it has all of its features together: the product of the sizes before them; positions of a sequence, 1 of an
+    /// image.
+    pub fn rows(&self) -> u64 {
+        let before = self.dimensions().iter().take_while(|(dimension, _)| *dimension != Dimension::Feature);
+        before.map(|(_, size)| u64::from(*size)).fold(1, u64::saturating_mul)
+    }
+
     /// Elements from one index of a dimension to the next: the product of the sizes behind it.
     pub fn inner(&self, of: Dimension) -> u64 {
         let behind = self.dimensions().iter().rev().take_while(|(dimension, _)| *dimension != of);

@@ -123,7 +123,9 @@ impl<A: Activation> Head<A> for Dropout {
         });
     }
 
+    /// Rows of sequences are not split on GPUs, which lack their layers.
     fn draw(&mut self, draw: Draw, places: View<u64>) {
+        assert!(draw.row == 0, "features of positions are not drawn on GPUs");
         (self.draw, self.places) = (draw, places);
     }
 

@@ -16,7 +16,8 @@ use crate::workspace::Workspace;
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Dropout(layer) = of.layer else { return None };
     let (rate, size, threads) = (layer.rate, size(of.input()), of.threads.clone());
-    Some(Box::new(Dropout { rate, size, threads, draw: Draw::default(), places: Vec::new(), kept: Vec::new() }))
+    let rows = of.input().rows() as usize;
+    Some(Box::new(Dropout { rate, size, rows, threads, draw: Draw::default(), places: Vec::new(), kept: Vec::new() }))
 }
 
 /// The layer and what it kept in the last training pass.
@@ -24,6 +25,8 @@ struct Dropout {
     rate: f32,
     /// Elements of a sample.
     size: usize,
+    /// Rows of a sample that have all of its features.
+    rows: usize,
     threads: Threads,
     draw: Draw,
     /// Places of the samples, where they are not consecutive.
@@ -51,6 +54,7 @@ impl Head for Dropout {
             return;
         }
         let (size, factor, draw) = (self.size, self.factor(), self.draw);
+        let row = if draw.row == 0 { size } else { size / self.rows };
         let below = (f64::from(self.rate) * 2f64.powi(32)) as u32;
         self.kept.resize(self.kept.len().max(output.len()), 1);
         let places = &self.places;
@@ -61,13 +65,15 @@ impl Head for Dropout {
             let kept = unsafe { kept.part(range.clone()) };
             let place = places.get(sample).copied().unwrap_or(draw.first + sample as u64);
             let mut random = stream_within(draw.seed, Purpose::Dropout, place, draw.layer.into());
-            random.set_word_pos(draw.offset.into());
             if !input.is_empty() {
                 output.copy_from_slice(&input[range]);
             }
-            for (y, kept) in output.iter_mut().zip(kept) {
-                *kept = u8::from(random.next_u32() >= below);
-                *y = if *kept == 1 { factor * *y } else { 0.0 };
+            for (number, (row, kept)) in output.chunks_mut(row).zip(kept.chunks_mut(row)).enumerate() {
+                random.set_word_pos((draw.offset + number as u64 * draw.row).into());
+                for (y, kept) in row.iter_mut().zip(kept) {
+                    *kept = u8::from(random.next_u32() >= below);
+                    *y = if *kept == 1 { factor * *y } else { 0.0 };
+                }
             }
         });
     }

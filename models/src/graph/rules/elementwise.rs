@@ -15,7 +15,7 @@
 //! it computes from what it has. The optimizer's states
 //! belong to one model: gradients must reach it complete or sharded, tensor by tensor.
 
-use super::{COLUMNS, ELEMENTS, FEATURES, Tensor, TensorLayout, are_alike};
+use super::{Tensor, TensorLayout, are_alike, is_part_of_model};
 use crate::{AxisLayout, Formula, Operand};
 
 /// What a value depends on.
@@ -60,14 +60,15 @@ impl Origin {
 /// Whether a formula may take these inputs and give these outputs.
 pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
     if formula.is_update() {
-        let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
         // All ranks clip by the same norm.
         let (norms, gradients): (Vec<_>, Vec<_>) = inputs.iter().partition(|(tensor, _)| *tensor == Tensor::SquareSum);
         return norms.iter().all(|(_, layout)| *layout == AxisLayout::Replicated)
-            && gradients.iter().all(|(_, layout)| is_part(*layout))
+            && gradients.iter().all(|(_, layout)| is_part_of_model(*layout))
             && are_alike(&gradients, outputs);
     }
-    if [FEATURES, ELEMENTS].iter().any(|split| inputs.iter().chain(outputs).all(|(_, layout)| layout == split)) {
+    let all = || inputs.iter().chain(outputs).map(|(_, layout)| *layout);
+    if all().all(|layout| layout != AxisLayout::Replicated && is_part_of_model(layout) && all().next() == Some(layout))
+    {
         return true;
     }
     // The first rank may compute alone, from what it has alone and what all ranks have.

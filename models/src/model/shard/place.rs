@@ -10,7 +10,7 @@ use lockstep_topology::InputError;
 
 use super::super::{LayerId, Model, Node};
 use super::table::{Entry, Table};
-use super::{COLUMNS, FEATURES, SAMPLES};
+use super::{COLUMNS, FEATURES, SAMPLES, VOCABULARY};
 use crate::layer::{Features, IndexUse, Pass};
 use crate::{AxisLayout, Dimension};
 
@@ -133,13 +133,17 @@ impl Placement<'_> {
     }
 
     fn part(&self, id: LayerId, node: &Node) -> Result<Part, InputError> {
-        let weights = if node.is_product() { self.table.of_weights(id, node) } else { &[] };
-        for entry in weights {
+        let of_weights = |entry: &&Entry| match entry {
+            Entry::If(VOCABULARY) | Entry::Always(VOCABULARY) => looked_up(node).is_some(),
+            _ => node.is_product(),
+        };
+        for entry in self.table.of_weights(id, node).iter().filter(of_weights) {
             if node.signature.features() == Features::Groups {
                 let why = "has groups, whose channels do not see each other";
                 return Err(refusal(node, why));
             }
             let possible = match entry {
+                Entry::Always(VOCABULARY) => true,
                 Entry::If(COLUMNS) => self.inputs_are(node, FEATURES) && !self.has_padded_input(node),
                 Entry::Always(COLUMNS) => self.input_divides(node),
                 Entry::Always(FEATURES) if node.output.features() < self.ranks => {
@@ -149,7 +153,11 @@ impl Placement<'_> {
                 Entry::If(_) | Entry::Always(_) => false,
             };
             if let (true, Entry::If(layout) | Entry::Always(layout)) = (possible, *entry) {
-                let index = if layout == COLUMNS { contracted(node) } else { own_feature(node) };
+                let index = match layout {
+                    VOCABULARY => looked_up(node),
+                    COLUMNS => contracted(node),
+                    _ => own_feature(node),
+                };
                 return index.map(Part::Index).ok_or_else(|| self.unserved(node, layout));
             }
         }
@@ -272,9 +280,18 @@ fn own_feature(node: &Node) -> Option<usize> {
 
 /// The index over which a product sums its input's features.
 fn contracted(node: &Node) -> Option<usize> {
+    of_weight(node, IndexUse::Contracted)
+}
+
+/// The index of the entries of a table.
+fn looked_up(node: &Node) -> Option<usize> {
+    of_weight(node, IndexUse::LookedUp)
+}
+
+/// The index of a layer's weight that it uses in a way.
+fn of_weight(node: &Node, usage: IndexUse) -> Option<usize> {
     let (signature, weight) = (&node.signature, node.signature.parameters.first()?);
-    let sums = |index: &usize| signature.indices[*index].usage == IndexUse::Contracted;
-    weight.iter().map(|(index, _)| *index).find(sums)
+    weight.iter().map(|(index, _)| *index).find(|index| signature.indices[*index].usage == usage)
 }
 
 fn too_few_rows(node: &Node, ranks: u32) -> InputError {

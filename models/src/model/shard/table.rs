@@ -27,7 +27,7 @@ pub(crate) enum Names {
 
 /// Layouts along an axis. Of the rows about a layer the first counts, and of a row the first entry that is possible.
 ///
-/// `weights` are those of matrix products, `outputs` are all layers' where weights leave a choice, and `whole_gradients` says
+/// `weights` are those of matrix products and of tables, `outputs` are all layers' where weights leave a choice, and `whole_gradients` says
 /// where summands of a gradient are added up as soon as they arise.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Table {
