@@ -4,7 +4,9 @@ use super::{COLUMNS, FEATURES, LAYOUTS, SAMPLES};
 use crate::graph::rules::{Operands, Rule};
 use crate::graph::{NodeWork, Tensor};
 use crate::layer::{Features, IndexUse, Signature};
-use crate::{Axis, AxisLayout, Dimension, LayerId, Node, Pass, random_model};
+use crate::{
+    Attention, Axis, AxisLayout, Dimension, Embedding, Layer, LayerId, Linear, Node, Pass, Shape, random_model,
+};
 
 const THIS: LayerId = LayerId(1);
 const PASSES: [Pass; 3] = [Pass::Forward, Pass::BackwardData, Pass::BackwardWeight];
@@ -95,4 +97,78 @@ fn what_follows_changes_with_the_signature() {
             }
         }
     }
+}
+
+/// Layers of sequences, each alone.
+fn sequences() -> impl Iterator<Item = Node> {
+    let shape = |features| Shape::new(&[(Dimension::Position, 6), (Dimension::Feature, features)]);
+    let tokens = Shape::new(&[(Dimension::Position, 6)]);
+    let layers = [
+        (Layer::Embedding(Embedding { entries: 10, out_features: 4 }), vec![tokens]),
+        (Layer::Linear(Linear { out_features: 12, bias: true }), vec![shape(8)]),
+        (Layer::Attention(Attention { heads: 8, key_heads: 4, causal: true }), vec![shape(24), shape(12), shape(12)]),
+        (Layer::Gelu, vec![shape(8)]),
+    ];
+    layers.into_iter().map(|(layer, inputs)| Node::alone(layer, inputs).unwrap())
+}
+
+/// A rank's part of a layer is that layer with half of the split index: its operands and its products follow.
+#[test]
+fn parts_follow_from_the_split_index() {
+    let mut halved = [0; 3];
+    for node in nodes().chain(sequences()) {
+        let (of, rule) = (&node.signature, node.layer.rule());
+        for (index, own) in of.indices.iter().enumerate() {
+            let groups = node.is_product() && of.features() == Features::Groups;
+            let is_first =
+                of.output.iter().find(|(_, of)| *of == Dimension::Feature).is_some_and(|(own, _)| *own == index);
+            let splits = matches!(own.usage, IndexUse::Contracted | IndexUse::LookedUp) || is_first;
+            let Some(layouts) = of.layouts(Pass::Forward, index).filter(|_| splits && !groups && own.size % 2 == 0)
+            else {
+                continue;
+            };
+            let layer = match (own.usage, layouts.parameters.first()) {
+                (IndexUse::Contracted, _) => rule.without_bias().map(|(layer, _)| layer),
+                (_, Some(AxisLayout::Split(along))) => rule.share(*along, 2),
+                _ => rule.share(Dimension::Feature, 2),
+            };
+            let half = |(shape, layout): (&Shape, &AxisLayout)| match layout {
+                AxisLayout::Split(Dimension::Feature) => shape.with_features(shape.features() / 2),
+                _ => *shape,
+            };
+            // A dense layer sums over all elements of its input, of which a rank has those of its features.
+            let inputs: Vec<Shape> = node.input_shapes.iter().zip(&layouts.inputs).map(half).collect();
+            if own.usage == IndexUse::Contracted
+                && inputs.iter().any(|shape| 2 * shape.elements() != node.input_shapes[0].elements())
+            {
+                continue;
+            }
+            let part = Node::alone(layer.unwrap_or_else(|| node.layer.clone()), inputs).unwrap();
+            let elements = |node: &Node, operand: &[(usize, Dimension)]| -> u64 {
+                operand.iter().map(|(index, _)| node.signature.indices[*index].size).product()
+            };
+            let operands = |of: &Node| {
+                let signature = of.signature.clone();
+                signature.inputs.into_iter().chain([signature.output]).chain(signature.parameters).collect::<Vec<_>>()
+            };
+            for (own, whole) in operands(&part).iter().zip(&operands(&node)) {
+                let has = whole.iter().any(|(of, _)| *of == index);
+                assert_eq!(elements(&part, own) * if has { 2 } else { 1 }, elements(&node, whole), "{}", node.layer);
+            }
+            if node.is_product() {
+                for pass in PASSES {
+                    assert_eq!(2.0 * part.work(pass, 3).flops, node.work(pass, 3).flops, "{}", node.layer);
+                }
+                let read: u64 = part.input_shapes.iter().map(|shape| 3 * shape.elements()).sum();
+                let learned: u64 = part.parameters.iter().map(|parameter| parameter.elements()).sum();
+                assert_eq!(part.work(Pass::Forward, 3).elements_read, (read + learned) as f64, "{}", node.layer);
+            }
+            halved[match own.usage {
+                IndexUse::Contracted => 0,
+                IndexUse::LookedUp => 1,
+                _ => 2,
+            }] += 1;
+        }
+    }
+    assert!(halved[0] > 50 && halved[1] == 1 && halved[2] > 100, "{halved:?}");
 }
