@@ -74,7 +74,9 @@ impl Formula {
     #[must_use]
     pub fn subtract(self, to: Operand, left: Operand, factor: Coefficient, right: Operand) -> Formula {
         let mut formula = self.add(to, left, factor, right);
-        formula.terms.iter_mut().rev().take(1).for_each(|term| term.subtracts = true);
+        if let Some(term) = formula.terms.last_mut() {
+            term.subtracts = true;
+        }
         formula
     }
 
