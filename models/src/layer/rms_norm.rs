@@ -54,7 +54,7 @@ impl LayerRule for RmsNorm {
         vec![Learned { name: "weight", init, decay: false }]
     }
 
-    fn share(&self, ranks: u32) -> Option<Layer> {
+    fn share(&self, _: Dimension, ranks: u32) -> Option<Layer> {
         Some(Layer::RmsNorm(RmsNorm { heads: self.heads / ranks, ..*self }))
     }
 

@@ -278,7 +278,7 @@ impl LayerRule for Rotary {
         format!(" heads{}", self.heads)
     }
 
-    fn share(&self, ranks: u32) -> Option<Layer> {
+    fn share(&self, _: Dimension, ranks: u32) -> Option<Layer> {
         Some(Layer::Rotary(Rotary { heads: self.heads / ranks, ..*self }))
     }
 }

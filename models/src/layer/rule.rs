@@ -4,7 +4,8 @@
 use lockstep_topology::Dtype;
 
 use super::{
-    Dimension, Init, InitRules, Inits, Layer, LayerKind, MatrixProduct, Node, Pass, SampleTensor, Shape, Signature, Work,
+    Dimension, Init, InitRules, Inits, Layer, LayerKind, MatrixProduct, Node, Pass, SampleTensor, Shape, Signature,
+    Work,
 };
 
 /// What a layer's kernel keeps from its forward to its backward pass.

@@ -93,7 +93,13 @@ impl Sharding {
         self.layers[id.index()].output.on(self.axis) == SAMPLES
     }
 
-    /// Whether there are such layers.
+    /// Whether ranks along the axis make summands of the gradient of parameters that they all hold: from their own samples, or
+    /// their own heads.
+    pub(crate) fn sums_gradient(&self, id: LayerId) -> bool {
+        self.splits_samples(id) || self.splits(id) && self.weights(id) == AxisLayout::Replicated
+    }
+
+    /// Whether there are layers whose samples ranks split.
     pub(crate) fn any_splits_samples(&self) -> bool {
         self.layers.iter().any(|layer| layer.output.on(self.axis) == SAMPLES)
     }
@@ -288,6 +294,10 @@ pub(crate) fn shard(
         let (part, bias) = match weights {
             COLUMNS => rule.without_bias().expect("a layer whose columns are split"),
             AxisLayout::Split(along) => (rule.share(along, ranks).unwrap_or_else(|| node.layer.clone()), false),
+            // Heads that share weights.
+            _ if made == FEATURES => {
+                (rule.share(Dimension::Feature, ranks).unwrap_or_else(|| node.layer.clone()), false)
+            }
             _ => (node.layer.clone(), false),
         };
         let part = draft(node.name.clone(), part, inputs, node.loss_weight);

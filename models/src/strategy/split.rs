@@ -105,9 +105,9 @@ pub(super) fn graph(
     let along = AxisSet::of(&[sharding.axis]);
     let chunks = layers_by_chunk(job, model)?;
     let each_pass = if sharding.variable_batch { Scope::Pass } else { Scope::Step };
-    for (samples, scope, axes) in [(false, each_pass, others), (true, Scope::Step, all)] {
+    for (sums, scope, axes) in [(false, each_pass, others), (true, Scope::Step, all)] {
         let cuts = chunks.iter().rev().flat_map(|chunk| {
-            let is_of = |id: &LayerId| sharding.splits_samples(*id) == samples;
+            let is_of = |id: &LayerId| sharding.sums_gradient(*id) == sums;
             let layers: Vec<LayerId> = chunk.iter().copied().filter(is_of).collect();
             cuts_of(model, job.bucket, &layers)
         });

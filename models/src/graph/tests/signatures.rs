@@ -103,10 +103,11 @@ fn what_follows_changes_with_the_signature() {
 fn sequences() -> impl Iterator<Item = Node> {
     let shape = |features| Shape::new(&[(Dimension::Position, 6), (Dimension::Feature, features)]);
     let tokens = Shape::new(&[(Dimension::Position, 6)]);
+    let attention = Attention { heads: 8, key_heads: 4, causal: true, window: None, soft_cap: None, scale: None };
     let layers = [
         (Layer::Embedding(Embedding { entries: 10, out_features: 4 }), vec![tokens]),
-        (Layer::Linear(Linear { out_features: 12, bias: true }), vec![shape(8)]),
-        (Layer::Attention(Attention { heads: 8, key_heads: 4, causal: true }), vec![shape(24), shape(12), shape(12)]),
+        (Layer::Linear(Linear { out_features: 12, bias: true, tie: None }), vec![shape(8)]),
+        (Layer::Attention(attention), vec![shape(24), shape(12), shape(12)]),
         (Layer::Gelu, vec![shape(8)]),
     ];
     layers.into_iter().map(|(layer, inputs)| Node::alone(layer, inputs).unwrap())
