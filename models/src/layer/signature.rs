@@ -135,7 +135,7 @@ impl Signature {
     }
 
     /// Of a layer that works on the features of each head at each position by themselves, with the index of the features of a
-    /// head; the error says what does not fit. Heads are free, if there are several.
+    /// head; the error says what does not fit. Heads are free.
     pub(super) fn of_heads(input: Shape, heads: u32) -> Result<(Signature, IndexId), String> {
         let features = features_of_positions(input, "give it sequences")?;
         if heads == 0 || !features.is_multiple_of(heads) {
@@ -146,10 +146,8 @@ impl Signature {
             let index = of.index((*size).into(), IndexUse::Free);
             of.output.push((index, *dimension));
         }
-        if heads > 1 {
-            let head = of.index(heads.into(), IndexUse::Free);
-            of.output.push((head, Dimension::Feature));
-        }
+        let head = of.index(heads.into(), IndexUse::Free);
+        of.output.push((head, Dimension::Feature));
         let width = of.index((features / heads).into(), IndexUse::Whole);
         of.output.push((width, Dimension::Feature));
         of.inputs[0] = of.output.clone();

@@ -191,12 +191,12 @@ impl Placement<'_> {
     /// The features of a layer that follow one by one from those of its inputs.
     fn follows(&self, node: &Node) -> Option<Part> {
         let index = own_feature(node)?;
+        let features = node.signature.output.iter().filter(|(_, of)| *of == Dimension::Feature);
+        // Heads and groups stay whole.
+        let divides = features.count() == 1 || node.signature.indices[index].size.is_multiple_of(self.ranks.into());
         let follows = match node.signature.features() {
-            Features::Follow => true,
-            // Groups that stay whole.
-            Features::Groups => {
-                !node.is_product() && node.signature.indices[index].size.is_multiple_of(self.ranks.into())
-            }
+            Features::Follow => divides,
+            Features::Groups => divides && !node.is_product(),
             Features::Rows | Features::Whole => false,
         };
         follows.then_some(Part::Index(index))

@@ -172,8 +172,14 @@ impl Case {
         let mut data = self.data::<A>(memory);
         let (mut on_cpu, mut kernel) = self.kernels::<A>(memory);
         let (inputs, shape) = self.shapes();
-        let draw =
-            Draw { seed: memory.rng.random(), layer: 3, first: 0, offset: memory.rng.random_range(0..40), row: 0, skipped: 0 };
+        let draw = Draw {
+            seed: memory.rng.random(),
+            layer: 3,
+            first: 0,
+            offset: memory.rng.random_range(0..40),
+            row: 0,
+            skipped: 0,
+        };
         let places: Vec<u64> = (0..self.chain.samples).map(|_| memory.rng.random()).collect();
         on_cpu.draw(draw, &places);
         kernel.draw(draw, memory.put(&places).read());
