@@ -209,7 +209,8 @@ impl Layer {
                 (0, 0) => "no input".to_owned(),
                 (1, 1) => "exactly one input".to_owned(),
                 (2, usize::MAX) => "two or more inputs".to_owned(),
-                (least, _) => format!("exactly {least} inputs"),
+                (least, most) if least == most => format!("exactly {least} inputs"),
+                (least, most) => format!("{least} to {most} inputs"),
             };
             return Err(format!("has {count} inputs: {} takes {wanted}", self.kind()));
         }

@@ -24,7 +24,7 @@ pub struct Attention {
 }
 
 pub(super) const KIND: LayerKind = LayerKind {
-    inputs: 3..=3,
+    inputs: 3..=4,
     input_use: InputUse::Always,
     reads_output: true,
     class: KernelClass::Scores,

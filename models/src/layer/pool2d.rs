@@ -34,6 +34,7 @@ pub struct Pool2d {
 
 pub(super) const MAX: LayerKind = LayerKind {
     keys: WINDOW,
+    class: KernelClass::Planes,
     family: "pooling",
     caffe: CaffeKind::new(
         &["Pooling", "POOLING"],
