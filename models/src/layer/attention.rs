@@ -159,6 +159,13 @@ impl LayerRule for Attention {
         Some(KeptTensor::of("log-sum-exp", u64::from(self.heads) * input.places(), Dtype::F32))
     }
 
+    /// Products of each head's queries with its keys, and of as many weights with its values.
+    fn product(&self, of: &Node) -> Option<MatrixProduct> {
+        let (positions, heads) = (of.output.places() as f64, f64::from(self.heads));
+        let inputs = f64::from(of.output.features()) / heads;
+        Some(MatrixProduct { outputs: positions, inputs, kernel: 1.0, groups: heads, places: positions })
+    }
+
     /// Two products of a query with each position that it sees; backward five.
     fn flops(&self, of: &Node) -> [f64; 3] {
         let product = 2.0 * of.output_elements() * self.seen(of.output.places() as f64);

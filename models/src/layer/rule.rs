@@ -52,7 +52,7 @@ pub trait LayerRule: OfKind {
         self.kind().flops.map(|flops| flops * of.input_elements())
     }
 
-    /// The products with a matrix of weights that its kernels compute.
+    /// The matrix products that its kernels compute.
     fn product(&self, of: &Node) -> Option<MatrixProduct> {
         of.signature.product()
     }

@@ -58,7 +58,7 @@ impl Node {
         self.parameters.first().filter(|_| self.is_product())
     }
 
-    /// The products with a matrix of weights that its kernels compute: those of its signature, or of a loss with an output layer.
+    /// The matrix products that its kernels compute: those of its signature, of attention, or of a loss with an output layer.
     pub fn product(&self) -> Option<MatrixProduct> {
         self.layer.rule().product(self)
     }

@@ -168,7 +168,8 @@ impl Kernels {
     /// multiplications.
     pub(super) fn share(&self, node: &Node, pass: Pass) -> f64 {
         let Some(product) = node.product() else { return 0.1 };
-        if product.places <= 1.0 {
+        // Only convolutions gather their input from an image.
+        if product.places <= 1.0 || !node.output.has(Dimension::Row) {
             return self.product;
         }
         let strideless = node

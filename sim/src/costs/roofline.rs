@@ -186,7 +186,7 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
             let (elements, dtype) =
                 (elements_moved_by(nodes, position, *pass, samples), numbers.precision.activation_dtype());
             let bytes = elements * dtype.bytes(1) as f64 + work.kept_bytes;
-            let peak = if node.is_product() { roof.product_flops_s } else { roof.flops_s };
+            let peak = if node.product().is_some() { roof.product_flops_s } else { roof.flops_s };
             let (Fill { occupancy, useful }, share) = match roof.gpu {
                 Some(gpu) => (fill(node, *pass, samples, work.flops, gpu), gpu.1.share(node, *pass)),
                 None => (Fill::WHOLE, efficiency(node)),
