@@ -26,7 +26,8 @@ impl Node {
         }
         let (input, output) = (samples * self.input_elements(), samples * self.output_elements());
         let learned = || self.signature.parameter_shapes().map(|shape| shape.elements() as f64);
-        let running = self.statistics.as_ref().map_or(0.0, |running| (running.end - running.start) as f64);
+        // A running mean and variance of each feature.
+        let running = if kind.statistics { 2.0 * f64::from(self.output.features()) } else { 0.0 };
         // What multiplies the input has its gradient from the input, and the input its own from it.
         let multiplies = kind.input_use != InputUse::Never;
         let weight = learned().next().filter(|_| multiplies).unwrap_or(0.0);
