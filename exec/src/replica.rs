@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use lockstep_models::memory::{BufferAddresses, Plan, Reads};
 use lockstep_models::{
-    Area, Copy, Formula, LayerId, Model, Op, Optimizer, Origin, Phase, Program, Role, SgdStep, StepNumbers,
+    Area, Buffer, Copy, Declared, Formula, LayerId, Model, Op, Optimizer, Origin, Phase, Program, Role, SgdStep,
+    StepNumbers,
 };
 
 use crate::device::cpu::Threads;
@@ -105,7 +106,14 @@ impl Replica {
         seed: u64,
         threads: &Threads,
     ) -> Result<Replica, DeviceError> {
-        let declared = program.buffers.iter().map(|buffer| buffer.elements as usize).collect();
+        // Of declared buffers, passes alone use those in which gradients of tied weights are summed.
+        let sums: Vec<Buffer> =
+            (0..program.chains.len()).filter_map(|chain| program.gradient_share(chain).buffer()).collect();
+        let elements = |(index, buffer): (usize, &Declared)| match sums.contains(&Buffer::Declared(index)) {
+            true => buffer.elements as usize,
+            false => 0,
+        };
+        let declared = program.buffers.iter().enumerate().map(elements).collect();
         let parameters = init::parameters(&program.model, seed);
         let decoders = &Arc::new(Decoders::new());
         let making = Making { devices, rank: role.ranks.first(), arenas, declared, seed, threads, decoders };

@@ -21,6 +21,16 @@ pub enum GradientShare {
     Last(Option<Buffer>),
 }
 
+impl GradientShare {
+    /// The buffer in which it is made.
+    pub fn buffer(self) -> Option<Buffer> {
+        match self {
+            GradientShare::Alone => None,
+            GradientShare::First(buffer) | GradientShare::Last(buffer) => buffer,
+        }
+    }
+}
+
 impl Program {
     /// How the gradient of the parameters of a chain is made.
     pub fn gradient_share(&self, chain: usize) -> GradientShare {
@@ -35,10 +45,7 @@ impl Program {
     /// Whether ranks of `role` make the gradient of a parameter of two layers in this buffer.
     pub(crate) fn sums_in(&self, role: &Role, buffer: Buffer) -> bool {
         role.tasks.iter().any(|task| match task.op {
-            Op::Compute { chain, .. } => match self.gradient_share(chain) {
-                GradientShare::Alone => false,
-                GradientShare::First(own) | GradientShare::Last(own) => own == Some(buffer),
-            },
+            Op::Compute { chain, .. } => self.gradient_share(chain).buffer() == Some(buffer),
             _ => false,
         })
     }

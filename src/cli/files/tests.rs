@@ -7,7 +7,7 @@ use super::*;
 use crate::cli::Cli;
 
 /// Flags and arguments whose path is read.
-const READ: [&str; 17] = [
+const READ: [&str; 18] = [
     "against",
     "beside",
     "check",
@@ -23,6 +23,7 @@ const READ: [&str; 17] = [
     "resume",
     "source",
     "target",
+    "text",
     "solver",
     "weights",
 ];
