@@ -51,7 +51,7 @@ fn learners_that_alternate_share_an_arena() {
 fn a_run_allocates_what_its_plan_says() {
     let numbers =
         [(Precision::F32, Gradients::F32), (Precision::Bf16, Gradients::F32), (Precision::Bf16, Gradients::Half)];
-    let names = ["lenet", "resnet-32", "googlenet:image=64,classes=10"];
+    let names = ["lenet", "resnet-32", "googlenet:image=64,classes=10", "gpt2-char:layers=2,positions=16"];
     for (name, (precision, gradients)) in names.into_iter().flat_map(|name| numbers.map(|numbers| (name, numbers))) {
         let model = Arc::new(lockstep_readers::load_model(name).unwrap());
         let program = Job { precision, gradients, ..Job::new(model, 1, 2) }.program().unwrap();

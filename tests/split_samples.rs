@@ -14,6 +14,23 @@ use crate::stages::schedules;
 
 const STEPS: u32 = 3;
 
+/// Whether some steps of `split` end where those of `ssgd` do, up to rounding.
+pub(crate) fn trains_like(ssgd: &Job, split: &Job, seed: u64) -> Result<(), TestCaseError> {
+    let (data, _) = Dataset::load("synthetic:400", &ssgd.model).unwrap();
+    // Dead memory is NaN, so that no layer reads what a change of layout has not written.
+    let arenas = Arenas { poison: true, ..Arenas::default() };
+    let options =
+        RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer(), arenas, ..RunOptions::default() };
+    let one = train(ssgd, STEPS, optimizer(), seed);
+    let other = run(&split.program().unwrap(), &data, &options).unwrap_or_else(|error| panic!("{split:?}: {error}"));
+    let apart = distance(&ssgd.model, &one.parameters, &other.parameters);
+    prop_assert!(apart < 1e-5, "{apart:e} apart");
+    for (a, b) in one.losses.iter().zip(&other.losses) {
+        prop_assert!((a - b).abs() < 1e-4 * a.abs(), "losses {a} and {b}");
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -47,17 +64,7 @@ proptest! {
         // Small models do not have enough layers for all cuts.
         prop_assume!(split.program().map_err(|error| error.to_string()).map_or_else(
             |error| !error.contains("layers, and") && !error.contains("read the samples"), |_| true));
-        let (data, _) = Dataset::load("synthetic:400", &model).unwrap();
-        // Dead memory is NaN, so that no layer reads what a change of layout has not written.
-        let arenas = Arenas { poison: true, ..Arenas::default() };
-        let options = RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer(), arenas, ..RunOptions::default() };
-        let one = train(&ssgd, STEPS, optimizer(), seed);
-        let other = run(&split.program().unwrap(), &data, &options).unwrap_or_else(|error| panic!("{split:?}: {error}"));
-        let apart = distance(&model, &one.parameters, &other.parameters);
-        prop_assert!(apart < 1e-5, "{apart:e} apart");
-        for (a, b) in one.losses.iter().zip(&other.losses) {
-            prop_assert!((a - b).abs() < 1e-4 * a.abs(), "losses {a} and {b}");
-        }
+        trains_like(&ssgd, &split, seed)?;
     }
 }
 

@@ -3,15 +3,11 @@
 
 use std::sync::Arc;
 
-use lockstep_data::Dataset;
-use lockstep_exec::{Arenas, RunOptions, run};
 use lockstep_models::{Axis, Bucket, Job, Mesh, Model, Op};
 use lockstep_topology::Collective;
 use proptest::prelude::*;
 
-use crate::hybrid::{distance, optimizer, train};
-
-const STEPS: u32 = 3;
+use crate::split_samples::trains_like;
 
 /// A decoder of one block; sizes of the second list are set by name.
 const DECODER: &str = r#"
@@ -19,7 +15,8 @@ name = "decoder"
 input = { positions = "$positions", tokens = "$tokens" }
 layer = [
     { name = "embedding", kind = "embedding", entries = "$tokens", out_features = "$hidden" },
-    { name = "positions", kind = "position_embedding" },
+    { name = "documents", kind = "documents", separator = 1, inputs = "input" },
+    { name = "positions", kind = "position_embedding", inputs = "embedding" },
     { name = "dropped", kind = "dropout", rate = 0.2 },
     { name = "norm1", kind = "layer_norm", epsilon = 0.01 },
     { name = "queries", kind = "linear", out_features = "$hidden" },
@@ -29,7 +26,7 @@ layer = [
     { name = "key_norm", kind = "rms_norm", heads = "$key_heads", epsilon = 0.01, inputs = "keys" },
     { name = "rotated_queries", kind = "rotary", heads = "$heads", inputs = "query_norm" },
     { name = "rotated_keys", kind = "rotary", heads = "$key_heads", inputs = "key_norm" },
-    { name = "attention", kind = "attention", heads = "$heads", key_heads = "$key_heads", inputs = ["rotated_queries", "rotated_keys", "values"] },
+    { name = "attention", kind = "attention", heads = "$heads", key_heads = "$key_heads", inputs = ["rotated_queries", "rotated_keys", "values", "documents"] },
     { name = "output", kind = "linear", out_features = "$hidden" },
     { name = "sum1", kind = "add", inputs = ["dropped", "output"] },
     { name = "norm2", kind = "layer_norm", epsilon = 0.01 },
@@ -85,16 +82,7 @@ proptest! {
         let split = Job { strategy, workers: mesh.ranks(), mesh: Some(mesh), ..ssgd.clone() };
         // Layers with fewer features than ranks are refused.
         prop_assume!(split.program().map_err(|error| error.to_string()).map_or_else(|error| !error.contains("too few"), |_| true));
-        let (data, _) = Dataset::load("synthetic:400", &model).unwrap();
-        let arenas = Arenas { poison: true, ..Arenas::default() };
-        let options = RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer(), arenas, ..RunOptions::default() };
-        let one = train(&ssgd, STEPS, optimizer(), seed);
-        let other = run(&split.program().unwrap(), &data, &options).unwrap_or_else(|error| panic!("{split:?}: {error}"));
-        let apart = distance(&model, &one.parameters, &other.parameters);
-        prop_assert!(apart < 1e-5, "{apart:e} apart");
-        for (a, b) in one.losses.iter().zip(&other.losses) {
-            prop_assert!((a - b).abs() < 1e-4 * a.abs(), "losses {a} and {b}");
-        }
+        trains_like(&ssgd, &split, seed)?;
     }
 }
 
@@ -124,4 +112,6 @@ fn megatron_splits_heads_entries_and_features() {
     assert_eq!(size("keys"), [hidden / 2 / 4, hidden]);
     assert_eq!(size("output"), [hidden, hidden / 4]);
     assert_eq!(size("scores"), [16 / 4, hidden]);
+    let attention = program.model.layers().iter().find(|node| node.name == "attention").unwrap();
+    assert_eq!(attention.output.features(), hidden / 4, "documents are whole beside parts of heads");
 }

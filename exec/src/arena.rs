@@ -163,7 +163,7 @@ impl Arena {
         unsafe { Region::of(self.pointer(&range), length, self.dtype) }
     }
 
-    /// The numbers of a range in fp32: those of the arena themselves, or a copy of wider ones.
+    /// The numbers of a range in fp32: those of the arena themselves, or a copy of narrower ones.
     ///
     /// # Panics
     /// When the range does not lie inside, or the arena has neither fp32 nor bf16.

@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use lockstep_models::memory::{BufferAddresses, Plan, Reads};
 use lockstep_models::{
-    Area, Buffer, Copy, Declared, Formula, LayerId, Model, Op, Optimizer, Origin, Phase, Program, Role, SgdStep,
-    StepNumbers,
+    Area, Copy, Declared, Formula, LayerId, Model, Op, Optimizer, Origin, Phase, Program, Role, SgdStep, StepNumbers,
 };
 
 use crate::device::cpu::Threads;
@@ -106,13 +105,10 @@ impl Replica {
         seed: u64,
         threads: &Threads,
     ) -> Result<Replica, DeviceError> {
-        // Of declared buffers, passes alone use those in which gradients of tied weights are summed.
-        let sums: Vec<Buffer> =
-            (0..program.chains.len()).filter_map(|chain| program.gradient_share(chain).buffer()).collect();
-        let elements = |(index, buffer): (usize, &Declared)| match sums.contains(&Buffer::Declared(index)) {
-            true => buffer.elements as usize,
-            false => 0,
-        };
+        // Of declared buffers, passes use the one alone in which gradients of tied weights are summed.
+        let sum = program.sum_of_tied();
+        let elements =
+            |(index, buffer): (usize, &Declared)| if Some(index) == sum { buffer.elements as usize } else { 0 };
         let declared = program.buffers.iter().enumerate().map(elements).collect();
         let parameters = init::parameters(&program.model, seed);
         let decoders = &Arc::new(Decoders::new());
@@ -266,8 +262,8 @@ impl Replica {
             if of.in_place == Some(index) { TensorAddress::InPlace } else { self.output(*id) }
         };
         let inputs: Vec<TensorAddress> = of.inputs.iter().enumerate().map(place).collect();
-        let Origin { layer, first, row, sample } = of.origin;
-        let draw = Draw { seed: self.seed, layer: layer.0, first: 0, offset: first, row, skipped: sample };
+        let Origin { layer, first, entry, row, sample } = of.origin;
+        let draw = Draw { seed: self.seed, layer: layer.0, first: 0, offset: first, entry, row, skipped: sample };
         let pass = Forward { chain, mode, draw, inputs: &inputs, output: self.output(of.output) };
         let found = self.device.forward(&pass)?;
         self.written[self.context][of.output.index()] = false;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 use crate::graph::Tensor;
-use crate::program::sum_of_tied;
+use crate::program::declared_sum;
 use tasks::{Tasks, limit_exchanges};
 
 impl Job {
@@ -153,7 +153,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
     let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of, stages };
     let (mut roles, mut buffers) = lowering.roles()?;
     let rounds = Buffer::Gradients.dtype(job.gradients, job.precision, &[]) != Dtype::F32;
-    buffers.extend(sum_of_tied(model, &chains, &roles, rounds));
+    buffers.extend(declared_sum(model, &chains, &roles, rounds));
     if job.servers() > 0 {
         roles.push(server(&roles[0], Members::range(job.workers, job.servers()), job.concurrent_exchanges));
     }

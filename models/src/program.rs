@@ -32,7 +32,7 @@ pub use pieces::{Pieces, pieces_within};
 pub use rank_model::Origin;
 pub use span::Span;
 pub use tied::GradientShare;
-pub(crate) use tied::sum_of_tied;
+pub(crate) use tied::declared_sum;
 
 /// Ranks that do the same, and what they do in one iteration.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,7 +9,7 @@ use lockstep_models::SetSizes;
 use lockstep_topology::InputError;
 
 use crate::format::checksum;
-use crate::token_file::{BLOCK, TOKENS, TokenHeader};
+use crate::token_file::{BLOCK, MOST_TOKENS, TOKENS, TokenHeader};
 
 /// The vocabulary where the tokens are bytes.
 pub const BYTES: u32 = SetSizes::BYTES;
@@ -30,8 +30,12 @@ impl TokenWriter {
     /// Begins a set of tokens below `vocabulary` at `out`.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// A vocabulary that files do not have; it cannot be written.
     pub fn create(out: &Path, vocabulary: u32) -> Result<TokenWriter, InputError> {
+        if !(2..=MOST_TOKENS).contains(&vocabulary) {
+            let message = format!("has too few tokens, or more than {MOST_TOKENS}: use another tokenizer");
+            return Err(InputError::flag("text", format!("a vocabulary of {vocabulary}"), message));
+        }
         let mut name = out.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
@@ -48,11 +52,15 @@ impl TokenWriter {
     /// Adds a document; one without tokens is none.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// A token that the vocabulary does not have; it cannot be written.
     pub fn add(&mut self, tokens: impl IntoIterator<Item = u32>) -> Result<(), InputError> {
         let first = self.header.tokens;
         let full = (BLOCK * self.header.width()) as usize;
         for token in tokens {
+            if token >= self.header.vocabulary {
+                let message = format!("the vocabulary has {} tokens: use its own tokenizer", self.header.vocabulary);
+                return Err(InputError::flag("text", format!("token {token}"), message));
+            }
             match self.header.width() {
                 2 => self.block.extend((token as u16).to_le_bytes()),
                 _ => self.block.extend(token.to_le_bytes()),
@@ -99,7 +107,10 @@ impl TokenWriter {
             file.sync_all()?;
             std::fs::rename(&self.partial, &out)
         });
-        complete.map(|()| header).map_err(|failure| unwritable(&out, &failure))
+        complete.map(|()| header).map_err(|failure| {
+            let _ = std::fs::remove_file(&self.partial);
+            unwritable(&out, &failure)
+        })
     }
 }
 

@@ -96,12 +96,35 @@ proptest! {
 }
 
 #[test]
-fn a_token_beyond_the_vocabulary_is_refused_where_it_is_read() {
-    let (path, _) = packed("beyond", 500, &[vec![1; 40], vec![500; 2]]);
+fn a_token_beyond_the_vocabulary_is_refused_where_it_is_written_and_read() {
+    let written = file("beyond-written");
+    let refused = TokenWriter::create(&written, 500).unwrap().add([1, 500]).unwrap_err().to_string();
+    assert!(refused.contains("token 500") && refused.contains("has 500 tokens"), "{refused}");
+    assert!(TokenWriter::create(&written, 1).is_err() && TokenWriter::create(&written, u32::MAX).is_err());
+    std::fs::remove_file(format!("{}.partial", written.display())).unwrap();
+    // A file whose header states fewer.
+    let (path, header) = packed("beyond", 501, &[vec![1; 40], vec![500; 2]]);
+    let fewer = TokenHeader { vocabulary: 500, ..header }.encode();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[..fewer.len()].copy_from_slice(&fewer);
+    std::fs::write(&path, bytes).unwrap();
     let (train, _) = Dataset::load(&path.display().to_string(), &model(20, 500)).unwrap();
     let (mut tokens, mut labels) = (vec![0u16; 20], vec![0; 20]);
     let error = train.draw(&[0], 1, 0, &mut tokens, &mut labels).unwrap_err().to_string();
     assert!(error.contains("token 40 is 500, and the vocabulary has 500: pack it again"), "{error}");
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Scores may be padded; tokens that the model's input does not have are refused all the same.
+#[test]
+fn a_vocabulary_beyond_the_models_tokens_is_refused() {
+    let (path, _) = packed("padded", 300, &[vec![299; 60]]);
+    let text = "name = \"m\"\ninput = { positions = 4, tokens = 290 }\nlayer = [{ kind = \"embedding\", entries = 290, out_features = 2 }, \
+                { kind = \"linear\", out_features = 320 }, { kind = \"softmax_cross_entropy\" }]";
+    let model = parse_model("m.toml", text).unwrap();
+    let error = Dataset::load(&path.display().to_string(), &model).and_then(|(train, _)| train.check_fits(&model));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("a vocabulary of 300") && error.contains("takes tokens below 290"), "{error}");
     std::fs::remove_file(path).unwrap();
 }
 

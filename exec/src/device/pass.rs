@@ -73,9 +73,10 @@ pub struct Draw {
     pub layer: u32,
     /// Place of the batch's first sample among all samples since training began; the others follow.
     pub first: u64,
-    /// Index of this layer's first random number in a sample, where ranks share the features of a dropout layer; the first
-    /// entry of its table where they share an embedding's.
+    /// Index of this layer's first random number in a sample, where ranks share the features of a dropout layer.
     pub offset: u64,
+    /// The first entry of this layer's table, where ranks share its entries.
+    pub entry: u64,
     /// Random numbers of the whole layer from one row of a sample to the next, where ranks share the features of each row;
     /// else 0.
     pub row: u64,

@@ -27,7 +27,6 @@ pub(super) const KIND: LayerKind = LayerKind {
     inputs: 3..=4,
     input_use: InputUse::Always,
     reads_output: true,
-    class: KernelClass::Scores,
     keys: &["heads", "key_heads", "causal", "window", "soft_cap", "scale"],
     ..LayerKind::new("attention", |of| {
         let heads =

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The number of a position's document: how many tokens before it are the separator, which belongs to the document that it ends.
-/// Attention that takes it as fourth input lets no position see another document.
+/// The number of a position's document: how many tokens before it are the separator, which belongs to the document that it ends,
+/// modulo 256, which bf16 stores exactly. Attention that takes it as fourth input lets no position see another document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Documents {
     /// The token that ends a document.

@@ -39,12 +39,7 @@ impl LayerRule for Linear {
         if let (Some(tie), true) = (&self.tie, self.bias) {
             return Err(format!("has a bias beside the weight of {tie}: give it bias = false"));
         }
-        let mut of = Signature::of_samples(1);
-        for (dimension, size) in inputs[0].dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
-            let index = of.index((*size).into(), IndexUse::Free);
-            of.inputs[0].push((index, *dimension));
-            of.output.push((index, *dimension));
-        }
+        let mut of = Signature::of_places(inputs[0], IndexUse::Free);
         let o = of.index(self.out_features.into(), IndexUse::Free);
         let i = of.index(features.into(), IndexUse::Contracted);
         of.inputs[0].push((i, Dimension::Feature));

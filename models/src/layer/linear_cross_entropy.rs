@@ -49,11 +49,8 @@ impl LayerRule for LinearCrossEntropy {
         if let Some(cap) = self.soft_cap.filter(|cap| !(*cap > 0.0 && cap.is_finite())) {
             return Err(format!("soft_cap is {cap}: it must be positive, or left out"));
         }
-        let mut of = Signature::of_samples(1);
-        for (dimension, size) in inputs[0].dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
-            let index = of.index((*size).into(), IndexUse::Whole);
-            of.inputs[0].push((index, *dimension));
-        }
+        let mut of = Signature::of_places(inputs[0], IndexUse::Whole);
+        of.output.truncate(1);
         let [i, o, one] = [features, self.out_features, 1].map(|size| of.index(size.into(), IndexUse::Whole));
         of.inputs[0].push((i, Dimension::Feature));
         of.output.push((one, Dimension::Feature));

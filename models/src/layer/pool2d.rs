@@ -150,7 +150,7 @@ impl LayerRule for Pool2d {
         [flops, if self.kind == PoolKind::Max { outputs } else { flops }, 0.0]
     }
 
-    /// Backward, maxima are found again in the input.
+    /// Backward, the elements among which a maximum was are read too.
     fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
         let again = self.kind == PoolKind::Max && pass == Pass::BackwardData;
         let input = if again { samples * of.input_elements() } else { 0.0 };

@@ -134,6 +134,17 @@ impl Signature {
         signature
     }
 
+    /// Samples and, in the one input and in the output, all other dimensions of the input but its features.
+    pub(super) fn of_places(input: Shape, usage: IndexUse) -> Signature {
+        let mut of = Signature::of_samples(1);
+        for (dimension, size) in input.dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
+            let index = of.index((*size).into(), usage);
+            of.inputs[0].push((index, *dimension));
+            of.output.push((index, *dimension));
+        }
+        of
+    }
+
     /// Of a layer that works on the features of each head at each position by themselves, with the index of the features of a
     /// head; the error says what does not fit. Heads are free.
     pub(super) fn of_heads(input: Shape, heads: u32) -> Result<(Signature, IndexId), String> {
@@ -141,11 +152,7 @@ impl Signature {
         if heads == 0 || !features.is_multiple_of(heads) {
             return Err(format!("divides {features} features among {heads} heads: use heads that divide them"));
         }
-        let mut of = Signature::of_samples(1);
-        for (dimension, size) in input.dimensions().iter().filter(|(of, _)| *of != Dimension::Feature) {
-            let index = of.index((*size).into(), IndexUse::Free);
-            of.output.push((index, *dimension));
-        }
+        let mut of = Signature::of_places(input, IndexUse::Free);
         let head = of.index(heads.into(), IndexUse::Free);
         of.output.push((head, Dimension::Feature));
         let width = of.index((features / heads).into(), IndexUse::Whole);
@@ -205,7 +212,15 @@ impl Signature {
     /// Where the features of the output come from.
     pub fn features(&self) -> Features {
         let of = |operand: &Indices, index: IndexId| operand.iter().any(|(own, _)| *own == index);
-        let follows = |index| !self.inputs.is_empty() && self.inputs.iter().all(|input| of(input, index));
+        // An input such as attention's documents, all of whose features are needed whole, is beside those that are split.
+        let beside = |input: &Indices| {
+            let mut features = input.iter().filter(|(_, of)| *of == Dimension::Feature).peekable();
+            features.peek().is_some() && features.all(|(index, _)| self.indices[*index].usage == IndexUse::Whole)
+        };
+        let follows = |index| {
+            let mut inputs = self.inputs.iter();
+            inputs.clone().any(|input| of(input, index)) && inputs.all(|input| of(input, index) || beside(input))
+        };
         let own: Vec<IndexId> =
             self.output.iter().filter(|(_, of)| *of == Dimension::Feature).map(|(index, _)| *index).collect();
         let [first, rest @ ..] = &own[..] else { return Features::Whole };

@@ -39,12 +39,12 @@ impl LayerRule for SoftmaxCrossEntropy {
 
     /// 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.
     fn flops(&self, of: &Node) -> [f64; 3] {
-        [5.0 * of.input_elements(), of.input_elements() + 1.0, 0.0]
+        [5.0 * of.input_elements(), scores_and_labels(of), 0.0]
     }
 
     /// Forward it also reads labels and writes the probabilities, which backward reads with the labels.
     fn adjusted_work(&self, of: &Node, pass: Pass, samples: f64, work: Work) -> Work {
-        let scores = samples * (of.input_elements() + 1.0);
+        let scores = samples * scores_and_labels(of);
         Work {
             elements_read: scores,
             elements_written: if pass == Pass::Forward { scores } else { work.elements_written },
@@ -60,4 +60,9 @@ impl LayerRule for SoftmaxCrossEntropy {
     fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
         Some(KeptTensor::of("probabilities", input.elements(), Dtype::F32))
     }
+}
+
+/// Scores of a sample, and the label of each place of them.
+fn scores_and_labels(of: &Node) -> f64 {
+    of.input_elements() + of.input_shapes[0].places() as f64
 }

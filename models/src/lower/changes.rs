@@ -2,8 +2,8 @@
 //! has what it takes.
 //!
 //! The whole tensor is `[row][feature]`, a row being a sample, or a position of one. A rank's part of it has some samples or some
-//! features, and lies in its own memory without gaps. In the buffer of an allgather or a reduce-scatter the parts follow one another; in that of an all-to-all each
-//! pair of ranks has a block, by source and then by destination.
+//! features, and lies in its own memory without gaps. In the buffer of an allgather or a reduce-scatter the parts follow one
+//! another; in that of an all-to-all each pair of ranks has a block, by source and then by destination.
 
 use lockstep_topology::Collective;
 

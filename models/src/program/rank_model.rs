@@ -14,8 +14,10 @@ use crate::{
 pub struct Origin {
     /// The layer.
     pub layer: LayerId,
-    /// The first element of a row of its output that the part has, or the first entry of its table.
+    /// The first element of a row of its output that the part has.
     pub first: u64,
+    /// The first entry of its table that the part has.
+    pub entry: u64,
     /// Elements from one row of a sample's output to the next; 0 where the part is not split, or a sample is one row.
     pub row: u64,
     /// The first sample of those that the rank loads.
@@ -25,7 +27,7 @@ pub struct Origin {
 impl Origin {
     /// A layer of the whole model itself.
     pub fn of_whole(layer: LayerId) -> Origin {
-        Origin { layer, first: 0, row: 0, sample: 0 }
+        Origin { layer, first: 0, entry: 0, row: 0, sample: 0 }
     }
 }
 
@@ -123,13 +125,14 @@ impl Program {
         let layer = sharding.layers[id.index()].origin;
         let (rows, splits) = (node.output.rows(), sharding.splits(id));
         let entries = match sharding.weights(id) {
-            VOCABULARY => node.parameters[0].shape.size(Dimension::Vocabulary).into(),
+            VOCABULARY => u64::from(node.parameters[0].shape.size(Dimension::Vocabulary)),
             _ => 0,
         };
-        let first = u64::from(part) * if splits { node.output.elements() / rows } else { entries };
+        let entry = u64::from(part) * entries;
+        let first = if splits { u64::from(part) * (node.output.elements() / rows) } else { 0 };
         let row = if splits && rows > 1 { sharding.whole.node(layer).output.elements() / rows } else { 0 };
         let shares = sharding.in_all_passes() && sharding.splits_samples(id);
         let sample = if shares { part * sharding.samples_on(rank, Some(id), 0) } else { 0 };
-        Origin { layer, first, row, sample }
+        Origin { layer, first, entry, row, sample }
     }
 }

@@ -21,20 +21,15 @@ pub enum GradientShare {
     Last(Option<Buffer>),
 }
 
-impl GradientShare {
-    /// The buffer in which it is made.
-    pub fn buffer(self) -> Option<Buffer> {
-        match self {
-            GradientShare::Alone => None,
-            GradientShare::First(buffer) | GradientShare::Last(buffer) => buffer,
-        }
-    }
-}
-
 impl Program {
+    /// The number of the declared buffer in which two layers make the gradient of their parameter, if they do so in one.
+    pub fn sum_of_tied(&self) -> Option<usize> {
+        self.buffers.iter().position(|declared| declared.name == NAME)
+    }
+
     /// How the gradient of the parameters of a chain is made.
     pub fn gradient_share(&self, chain: usize) -> GradientShare {
-        let buffer = || self.buffers.iter().position(|declared| declared.name == NAME).map(Buffer::Declared);
+        let buffer = || self.sum_of_tied().map(Buffer::Declared);
         match self.model.tie() {
             Some(tie) if self.chains[chain].contains(&tie.reader) => GradientShare::First(buffer()),
             Some(tie) if self.chains[chain].contains(&tie.owner) => GradientShare::Last(buffer()),
@@ -44,15 +39,15 @@ impl Program {
 
     /// Whether ranks of `role` make the gradient of a parameter of two layers in this buffer.
     pub(crate) fn sums_in(&self, role: &Role, buffer: Buffer) -> bool {
-        role.tasks.iter().any(|task| match task.op {
-            Op::Compute { chain, .. } => self.gradient_share(chain).buffer() == Some(buffer),
-            _ => false,
-        })
+        let is_sum = self.sum_of_tied().map(Buffer::Declared) == Some(buffer);
+        let shares =
+            |op: &Op| matches!(op, Op::Compute { chain, .. } if self.gradient_share(*chain) != GradientShare::Alone);
+        is_sum && role.tasks.iter().any(|task| shares(&task.op))
     }
 }
 
 /// The buffer of a model with a tie, where some role accumulates gradients, or rounds them.
-pub(crate) fn sum_of_tied(model: &Model, chains: &[Vec<LayerId>], roles: &[Role], rounds: bool) -> Option<Declared> {
+pub(crate) fn declared_sum(model: &Model, chains: &[Vec<LayerId>], roles: &[Role], rounds: bool) -> Option<Declared> {
     let Tie { owner, .. } = model.tie()?;
     let accumulates = |role: &Role| {
         let makes = |op: &Op| match op {

@@ -17,7 +17,7 @@ use crate::shipped;
 use crate::site::Site;
 use crate::trials::{Spread, spread};
 use crate::tune::tune;
-use crate::typical_error::{NOT_KNOWN, error_notes, typical_error};
+use crate::typical_error::{error_notes, not_known, typical_error};
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 use lockstep_report::log::timed;
@@ -159,7 +159,7 @@ pub fn find(
             row.scenario_factor = block.scenario.as_ref().map(|_| time_s / before_s * per_sample);
             let mut found = known.lock();
             let row_number = found.rows.len();
-            let unknown = row.typical_error_pct.is_none().then_some(NOT_KNOWN);
+            let unknown = not_known(&predicted);
             let by_data_sheet = site.profile.is_none() && experiment.anchor.is_none();
             let timed = by_data_sheet.then(|| shipped::note(&site.cluster, &predicted.program, &costs)).flatten();
             let timed = timed.as_deref();

@@ -24,22 +24,31 @@ const CPU_DATA_SHEET: f64 = 0.65;
 /// (docs/collectives.md).
 const EXCHANGES: f64 = 0.13;
 
-/// The note on a row whose typical error is not known.
-pub(crate) const NOT_KNOWN: &str = "the typical error is not known: the step waits for exchanges by library:rccl, whose predictions were compared with no \
-     measurement";
+/// Why the typical error of a prediction is not known, as a note says it; `None` where it is.
+pub(crate) fn not_known(predicted: &Predicted) -> Option<&'static str> {
+    if predicted.program.whole_model().tokens().is_some() {
+        return Some(
+            "the typical error is not known: predictions of models of tokens were compared with no measurement yet, and attention \
+             on GPUs is priced as a plain matrix product",
+        );
+    }
+    let mut exchanges = predicted.program.roles.iter().flat_map(Role::exchanges);
+    let waits = predicted.exposed_comm_s > 0.0
+        && exchanges.any(|(_, exchange)| exchange.algorithm.library() == Some(Library::Predicted));
+    waits.then_some(
+        "the typical error is not known: the step waits for exchanges by library:rccl, whose predictions were compared with no \
+         measurement",
+    )
+}
 
-/// The typical error of a prediction, relative to its throughput; `None` where it is not known ([`NOT_KNOWN`]).
+/// The typical error of a prediction, relative to its throughput; `None` where it is [`not_known`].
 pub(crate) fn typical_error(experiment: &Experiment, site: &Site, setup: &Setup, predicted: &Predicted) -> Option<f64> {
     let step = predicted.step_time_s;
     let share = |seconds: f64| if step > 0.0 { (seconds / step).clamp(0.0, 1.0) } else { 0.0 };
     let exposed = share(predicted.exposed_comm_s);
-    let mut exchanges = predicted.program.roles.iter().flat_map(Role::exchanges);
-    if exposed > 0.0 && exchanges.any(|(_, exchange)| exchange.algorithm.library() == Some(Library::Predicted)) {
-        return None;
-    }
     let exchanges = if experiment.on_this_machine() { CALIBRATED } else { EXCHANGES };
     let computing = computation(experiment, site, setup, predicted);
-    Some(((1.0 - exposed) * computing).hypot(exposed * exchanges))
+    not_known(predicted).is_none().then(|| ((1.0 - exposed) * computing).hypot(exposed * exchanges))
 }
 
 /// The error of the time of a rank's tasks, the largest of the devices in use.
@@ -123,22 +132,26 @@ mod tests {
         PredictedRow { cluster, images_per_s, typical_error_pct: Some(error), ..PredictedRow::default() }
     }
 
-    /// Rows that wait for RCCL have no typical error; a single rank waits for nothing, and other algorithms are known.
+    /// Rows that wait for RCCL have no typical error; a single rank waits for nothing, and other algorithms are known. Those of
+    /// models of tokens have none.
     #[test]
-    fn the_error_of_rccl_is_not_known() {
-        let predicted = |settings: &str| {
-            let text = format!(
-                "name = \"e\"\nmodel = \"resnet-32\"\ncluster = \"mi300x-8\"\nbatch_per_rank = 16\n{settings}\n"
-            );
+    fn errors_that_were_not_measured_are_not_known() {
+        let predicted = |model: &str, settings: &str| {
+            let text =
+                format!("name = \"e\"\nmodel = \"{model}\"\ncluster = \"mi300x-8\"\nbatch_per_rank = 16\n{settings}\n");
             let mut experiment = Experiment::parse("e.toml", &text).unwrap();
             experiment.find_library();
             let site = Site::open(&experiment, None).unwrap();
             let setup = Setup::of(&experiment, &site, Default::default()).unwrap();
             crate::rows::rows(&experiment, &site, &setup, |_, _| {}).unwrap()
         };
-        for (settings, known) in [("ranks = 8", false), ("ranks = 1", true), ("ranks = 8\nalgorithm = \"ring\"", true)]
-        {
-            let (rows, notes) = predicted(settings);
+        for (model, settings, known) in [
+            ("resnet-32", "ranks = 8", false),
+            ("resnet-32", "ranks = 1", true),
+            ("resnet-32", "ranks = 8\nalgorithm = \"ring\"", true),
+            ("gpt2-char", "ranks = 1", false),
+        ] {
+            let (rows, notes) = predicted(model, settings);
             let says = notes.iter().any(|note| note.contains("typical error is not known"));
             assert_eq!((rows[0].typical_error_pct.is_some(), says), (known, !known), "{settings}: {notes:?}");
         }

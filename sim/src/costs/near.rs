@@ -184,10 +184,8 @@ fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
 /// Seconds that planes, or scores, of a sample take besides their elements.
 fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
     let Some(input) = node.input_shapes.first() else { return 0.0 };
-    if node.is_product() {
-        return 0.0;
-    }
     match node.layer.rule().kind().class {
+        _ if node.product().is_some() => 0.0,
         KernelClass::Planes if position == 0 => PLANE_S * f64::from(input.features()),
         KernelClass::Scores => SCORE_S[usize::from(pass != Pass::Forward)] * f64::from(input.features()),
         _ => 0.0,

@@ -69,7 +69,7 @@ impl Numbers {
             Pass::BackwardData => on_cpu,
             Pass::BackwardWeight => (self.gradients == Gradients::F32) != on_cpu,
         };
-        let weights = if turns && self.turns && node.is_product() {
+        let weights = if turns && self.turns && node.product().is_some() {
             node.signature.parameter_shapes().map(|shape| shape.elements() as f64).sum::<f64>()
         } else {
             0.0

@@ -31,7 +31,7 @@ fn play(emulator: &RefCell<Emulator>) {
     let draw = (any::<u64>(), any::<u32>(), prop_oneof![Just(0u64), 0..100u64, Just(1 << 36)]);
     property((1..6u32, 1..200u32, rate, draw, any::<bool>(), any::<bool>()), few(60), |case, memory| {
         let (samples, size, rate, (seed, layer, offset), in_place, accumulate) = case;
-        let draw = Draw { seed, layer, first: 0, offset, row: 0, skipped: 0 };
+        let draw = Draw { seed, layer, first: 0, offset, entry: 0, row: 0, skipped: 0 };
         dropped::<f32>(&mut emulator.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
         dropped::<Bf16>(&mut emulator.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
     });

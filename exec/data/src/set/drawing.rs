@@ -164,7 +164,7 @@ impl Dataset {
         Ok(self.with(pixels, indices))
     }
 
-    /// The same set if its samples are values in memory, taken whole. Else `bytes` at most of samples as values, without
+    /// The same set if its samples are values in memory, taken whole, or tokens. Else `bytes` at most of samples as values, without
     /// augmentation, which repeat the first few hundred: what a load copies where threads prepare batches.
     ///
     /// # Errors

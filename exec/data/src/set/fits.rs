@@ -12,6 +12,10 @@ impl Dataset {
     /// The mismatch, with both values.
     pub fn check_fits(&self, model: &Model) -> Result<(), InputError> {
         self.check_takes(model.name(), model.input(), model.classes())?;
+        if let Some(tokens) = model.tokens().filter(|tokens| self.classes > *tokens) {
+            let message = format!("the model {} takes tokens below {tokens}: give its input as many", model.name());
+            return Err(InputError::new(&self.place, format!("a vocabulary of {}", self.classes), message));
+        }
         let (name, wrong) = (model.name(), |value, message| Err(InputError::new(&self.place, value, message)));
         if self.sample().dtype != model.sample().dtype {
             let message = format!("the model {name} takes {}: choose other data or a model", model.sample());

@@ -175,13 +175,14 @@ impl Compute for Cpu {
     fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {
         let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
         let of = &mut self.at_hand.chains[chain];
-        let input = self.at_hand.tensors.tensor(logits);
+        let wanted = Wanted { reads: &[logits], writes: &[], scratch: of.scratch(false) };
+        let Views { reads, scratch: [scratch, _], .. } = self.at_hand.tensors.views(&wanted);
+        let input = reads[0];
         let all = self.at_hand.places.len().max(1);
         let (each, labels) = (input.len() / all, self.at_hand.labels.len() / all);
         let (input, labels) = (&input[..samples * each], &self.at_hand.labels[..samples * labels]);
         let (parameters, _) = self.buffers.of_chain(of.parameters.clone(), 0..0);
-        let mut scratch = vec![0.0; of.scratch(false)[0]];
-        let parameters = of.weights(parameters, &mut scratch, &self.threads);
+        let parameters = of.weights(parameters, scratch, &self.threads);
         let found = match &mut of.work {
             Work::Loss(loss, _) => loss.forward(input, labels),
             Work::LinearLoss(loss, _) => loss.forward(input, parameters, labels, &mut workspace),

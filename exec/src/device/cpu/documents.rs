@@ -14,7 +14,10 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     Some(Box::new(Documents { separator, positions, tokens: Vec::new() }))
 }
 
-/// `y` = separators before the position.
+/// Numbers are counted modulo this, so that bf16 stores them exactly: neighbours differ, and attention reads the borders.
+const NUMBERS: u32 = 256;
+
+/// `y` = separators before the position, modulo [`NUMBERS`].
 struct Documents {
     separator: u32,
     positions: usize,
@@ -31,10 +34,10 @@ impl Head for Documents {
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let samples = of.output.chunks_exact_mut(self.positions).zip(self.tokens.chunks_exact(self.positions));
         for (numbers, tokens) in samples {
-            let mut document = 0.0;
+            let mut document = 0;
             for (number, token) in numbers.iter_mut().zip(tokens) {
-                *number = document;
-                document += f32::from(u8::from(*token == self.separator));
+                *number = document as f32;
+                document = (document + u32::from(*token == self.separator)) % NUMBERS;
             }
         }
     }

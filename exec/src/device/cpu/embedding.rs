@@ -54,7 +54,7 @@ impl Head for Embedding {
     }
 
     fn draw(&mut self, draw: Draw, _: &[u64]) {
-        self.first = draw.offset;
+        self.first = draw.entry;
     }
 
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {

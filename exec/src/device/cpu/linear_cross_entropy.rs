@@ -2,7 +2,8 @@
 //! never in memory at once.
 //!
 //! Forward passes keep the logarithm of each row's sum of exponentials; backward passes compute the scores again. Threads take tiles
-//! of classes, of rows or of features, whose sizes depend on the layer alone.
+//! of classes, of rows or of features, whose sizes depend on the layer alone; how many classes are taken at a time follows from
+//! the rows of a batch too, and with it the order of sums over classes.
 
 use lockstep_models::{IGNORED_LABEL, LinearCrossEntropy as Layer};
 
@@ -167,12 +168,19 @@ impl LinearCrossEntropy {
         &self,
         scale: f32,
         (input, parameters): (&[f32], &[f32]),
-        d_input: Option<(&mut [f32], bool)>,
+        mut d_input: Option<(&mut [f32], bool)>,
         d_parameters: Option<(&mut [f32], bool)>,
         workspace: &mut Workspace,
     ) {
         let (features, rows) = (self.features, self.labels.len());
         let [scores, summed, scratch] = workspace.parts(self.parts(rows));
+        let needs_input = d_input.is_some();
+        // What is added to a gradient is summed apart, so that it is rounded as one.
+        let (summed, target) = match d_input.take() {
+            Some((d_input, true)) => (summed, Some(d_input)),
+            Some((d_input, false)) => (d_input, None),
+            None => (summed, None),
+        };
         let samples = self.labels.chunks_exact(self.each);
         let scales: Vec<f32> = samples.map(|labels| scale / counted(labels) as f32).collect();
         let d_parameters = d_parameters.map(|(all, adds)| (Disjoint::new(all), adds));
@@ -190,7 +198,7 @@ impl LinearCrossEntropy {
                 }
             });
             let d_scores = &*scores;
-            if d_input.is_some() {
+            if needs_input {
                 let (target, across) = (Disjoint::new(summed), features.div_ceil(TILE / 2));
                 self.threads.each(rows.div_ceil(TILE) * across, |_, tile| {
                     let (own, columns) =
@@ -217,8 +225,8 @@ impl LinearCrossEntropy {
                 });
             }
         }
-        if let Some((d_input, adds)) = d_input {
-            merge(d_input, summed, adds);
+        if let Some(d_input) = target {
+            merge(d_input, summed, true);
         }
     }
 

@@ -66,9 +66,9 @@ pub(super) fn allows(formula: &Formula, inputs: &[TensorLayout], outputs: &[Tens
             && gradients.iter().all(|(_, layout)| is_part_of_model(*layout))
             && are_alike(&gradients, outputs);
     }
-    let all = || inputs.iter().chain(outputs).map(|(_, layout)| *layout);
-    if all().all(|layout| layout != AxisLayout::Replicated && is_part_of_model(layout) && all().next() == Some(layout))
-    {
+    let mut layouts = inputs.iter().chain(outputs).map(|(_, layout)| *layout);
+    let is_part = |layout: &AxisLayout| *layout != AxisLayout::Replicated && is_part_of_model(*layout);
+    if layouts.next().filter(is_part).is_some_and(|first| layouts.all(|layout| layout == first)) {
         return true;
     }
     // The first rank may compute alone, from what it has alone and what all ranks have.

@@ -179,7 +179,7 @@ impl Placement<'_> {
         };
         match entry {
             Entry::Always(WHOLE) => Some(Part::Whole),
-            Entry::If(FEATURES) if !self.inputs_are(node, FEATURES) || is_view_of_vector() => None,
+            Entry::If(FEATURES) if !self.inputs_suit(node) || is_view_of_vector() => None,
             Entry::If(FEATURES) => self.follows(node),
             Entry::Always(FEATURES) => self.follows(node),
             Entry::If(SAMPLES) if !self.inputs_are(node, SAMPLES) => None,
@@ -209,6 +209,13 @@ impl Placement<'_> {
         let kind = node.layer.rule().kind();
         let of_batch = node.statistics.is_some() || kind.is_loss || kind.reads_integers;
         own_batches || !of_batch
+    }
+
+    /// Whether the inputs are as a part of the layer's own features needs them, some of them split.
+    fn inputs_suit(&self, node: &Node) -> bool {
+        let layouts = own_feature(node).and_then(|index| node.signature.layouts(Pass::Forward, index));
+        let own = || node.inputs.iter().map(|input| self.layers[input.index()].output);
+        layouts.is_some_and(|needed| own().eq(needed.inputs) && own().any(|layout| layout == FEATURES))
     }
 
     fn inputs_are(&self, node: &Node, layout: AxisLayout) -> bool {

@@ -177,6 +177,7 @@ impl Case {
             layer: 3,
             first: 0,
             offset: memory.rng.random_range(0..40),
+            entry: 0,
             row: 0,
             skipped: 0,
         };

@@ -19,7 +19,7 @@ fn pass(rate: f32, draw: Draw, samples: usize) -> Vec<f32> {
 
 #[test]
 fn batches_cut_otherwise_drop_the_same() {
-    let draw = |first| Draw { seed: 7, layer: 3, first, offset: 0, row: 0, skipped: 0 };
+    let draw = |first| Draw { seed: 7, layer: 3, first, offset: 0, entry: 0, row: 0, skipped: 0 };
     let whole = pass(0.5, draw(100), 12);
     for cut in [1, 2, 3, 4, 6] {
         let parts: Vec<f32> = (0..12 / cut).flat_map(|part| pass(0.5, draw(100 + (part * cut) as u64), cut)).collect();
@@ -32,7 +32,7 @@ fn batches_cut_otherwise_drop_the_same() {
 /// A rank with some of the features, for samples at arbitrary places, drops what a rank with all features drops.
 #[test]
 fn features_and_samples_drop_wherever_they_are() {
-    let draw = Draw { seed: 7, layer: 3, first: 100, offset: 0, row: 0, skipped: 0 };
+    let draw = Draw { seed: 7, layer: 3, first: 100, offset: 0, entry: 0, row: 0, skipped: 0 };
     let whole = pass(0.5, draw, 12);
     let (layer, shapes) = (Layer::Dropout(DropoutLayer { rate: 0.5 }), [shape(15, 1, 1)]);
     let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shapes }], 3, &Threads::one());
@@ -56,7 +56,7 @@ fn features_of_positions_drop_wherever_they_are() {
         kernel.forward(Mode::Train, &[&vec![1.0; 10 * features as usize]], &[], &mut [], &mut output);
         output
     };
-    let draw = Draw { seed: 7, layer: 3, first: 100, offset: 0, row: 0, skipped: 0 };
+    let draw = Draw { seed: 7, layer: 3, first: 100, offset: 0, entry: 0, row: 0, skipped: 0 };
     let (whole, part) = (output(8, draw), output(3, Draw { offset: 4, row: 8, ..draw }));
     for (own, all) in part.chunks_exact(3).zip(whole.chunks_exact(8)) {
         assert_eq!(own, &all[4..7]);

@@ -4,6 +4,7 @@ use lockstep_models::{Attention, Embedding, Linear, RmsNorm, Rotary, RotaryPairi
 use lockstep_topology::Dtype;
 
 use super::*;
+use crate::bf16::{Bf16, narrow, widen};
 
 fn sequence(positions: u32, features: u32) -> Shape {
     Shape::new(&[(Dimension::Position, positions), (Dimension::Feature, features)])
@@ -102,6 +103,23 @@ fn attention_of_several_blocks_is_right() {
 
 /// Documents of one sequence give the outputs and gradients that they give in sequences of their own, to rounding; their numbers
 /// come from tokens, of which the separator belongs to the document that it ends.
+/// Numbers of two bytes hold the numbers of however many documents: none is that of its neighbour.
+#[test]
+fn numbers_of_documents_are_exact_in_bf16() {
+    let layer = Layer::Documents(lockstep_models::Documents { separator: 9 });
+    let shape = [Shape::new(&[(Dimension::Position, 600)])];
+    let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shape }], 1, &Threads::one());
+    kernel.take_integers(&[9; 600], Dtype::U8);
+    let mut numbers = vec![f32::NAN; 600];
+    kernel.forward(Mode::Train, &[&[]], &[], &mut [], &mut numbers);
+    let mut stored = vec![Bf16::default(); 600];
+    narrow(&numbers, &mut stored);
+    let mut read = vec![f32::NAN; 600];
+    widen(&stored, &mut read);
+    assert_eq!(read, numbers);
+    assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
 #[test]
 fn documents_do_not_see_each_other() {
     let borders = [0..70, 70..71, 71..150];
