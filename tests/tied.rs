@@ -168,14 +168,14 @@ proptest! {
 fn what_cannot_share_says_so() {
     let cases = [
         (
-            Job { strategy: "megatron".parse().expect("a strategy"), ..Job::new(tied(), 2, 2) },
+            Job { strategy: "model-parallel".parse().expect("a strategy"), ..Job::new(tied(), 2, 2) },
             "scores has the weight of first",
         ),
         (Job { mesh: Some("pipeline=2".parse::<Mesh>().expect("a mesh")), ..Job::new(tied(), 2, 2) }, "has stages"),
     ];
     for (job, wanted) in cases {
         let error = job.program().expect_err(wanted).to_string();
-        assert!(error.contains(wanted) && error.contains("use ssgd or zero-1 to zero-3"), "{error}");
+        assert!(error.contains(wanted) && error.contains("use ssgd, zero-1 to zero-3, megatron"), "{error}");
     }
     for (tie, wanted) in [("last", "no layer before it has that name"), ("norm", "whose weight is 6, and needs 7×6")] {
         let error = model(Some(tie)).expect_err(wanted).to_string();

@@ -23,6 +23,7 @@ pub use attributes::{Attributes, Maker};
 pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{CaffeKind, InputUse, KernelClass, LayerKind, samples_per_group};
+pub use partial_softmax::PARTIAL_NUMBERS;
 pub use pool2d::PoolKind;
 pub use rotary::{RotaryPairing, RotaryScaling};
 pub use rule::{KeptTensor, LayerRule, Learned, OfKind};
@@ -132,6 +133,12 @@ layers! {
         "Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.";
     linear_cross_entropy: LinearCrossEntropy(LinearCrossEntropy) [KIND]
         "A linear layer and softmax cross-entropy of its scores. Otherwise as [`Layer::SoftmaxCrossEntropy`].";
+    partial_softmax: PartialSoftmax(PartialSoftmax) []
+        "What a loss needs of some classes' scores; only in the part of a model that a rank holds.";
+    linear_partial_softmax: LinearPartialSoftmax(LinearPartialSoftmax) []
+        "A linear layer to some classes, and what a loss needs of their scores; only in the part of a model that a rank holds.";
+    merged_cross_entropy: MergedCrossEntropy(MergedCrossEntropy) []
+        "Cross-entropy from what each part of the classes gives; only in the part of a model that a rank holds.";
     logistic_cross_entropy: LogisticCrossEntropy [KIND]
         "Independent logistic units and the sum of their cross-entropies. Otherwise as [`Layer::SoftmaxCrossEntropy`].";
 }

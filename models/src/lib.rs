@@ -36,8 +36,9 @@ pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
     Affine, Attention, BatchNorm, BlurPool, Border, Conv2d, Dense, Documents, Dropout, Embedding, GroupNorm,
     IGNORED_LABEL, Init, InitRules, KernelClass, Layer, LayerId, LayerNorm, LeakyRelu, Linear, LinearCrossEntropy,
-    LocalResponseNorm, Pass, Pool2d, PoolKind, Reshape, Resize, ResponseNorm, RmsNorm, Rotary, RotaryPairing,
-    RotaryScaling, Scale, Select, Softmax, Work, samples_per_group,
+    LinearPartialSoftmax, LocalResponseNorm, MergedCrossEntropy, PARTIAL_NUMBERS, PartialSoftmax, Pass, Pool2d,
+    PoolKind, Reshape, Resize, ResponseNorm, RmsNorm, Rotary, RotaryPairing, RotaryScaling, Scale, Select, Softmax,
+    Work, samples_per_group,
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{

@@ -40,9 +40,6 @@ impl Job {
         }
         self.check_learners()?;
         let (graph, shard) = self.strategy.graph(self)?;
-        if shard.is_some() {
-            self.model.refuse_tie(("strategy", self.strategy.to_string(), "splits layers"))?;
-        }
         self.check_rule(shard.as_ref())?;
         let graph = graph.stepping_by(self.rule, self.clips);
         let graph = self.clipped(graph, shard.as_ref())?;

@@ -10,6 +10,7 @@ mod multipliers;
 mod node_first;
 mod order;
 mod shard;
+mod sharding;
 mod tie;
 mod work;
 
@@ -25,8 +26,9 @@ pub use inits::InitialValues;
 pub use multipliers::{Multiplied, Multipliers, multiplied_parts};
 pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
+pub use shard::ShardLayer;
 pub(crate) use shard::{COLUMNS, Entry, FEATURES, Names, SAMPLES, Table, VOCABULARY, shard};
-pub use shard::{PassRanks, Piece, ShardLayer, Sharding};
+pub use sharding::{PassRanks, Piece, Sharding};
 pub use tie::Tie;
 
 /// A layer in its model.

@@ -39,6 +39,7 @@ mod interleaved;
 mod layout;
 mod layouts;
 mod linear_cross_entropy;
+mod linear_scores;
 mod loss;
 mod matmul;
 mod maxima;
@@ -109,6 +110,7 @@ layers! {
     group_norm
     layer_norm
     local_response
+    partial_softmax
     piecewise
     pooling
     product
@@ -182,6 +184,9 @@ trait Head: Send {
 
     /// As [`Kernel::draw`].
     fn draw(&mut self, _: Draw, _: &[u64]) {}
+
+    /// As [`Kernel::take_labels`].
+    fn take_labels(&mut self, _: &[u32]) {}
 
     /// As [`Kernel::take_integers`].
     fn take_integers(&mut self, _: &[u8], _: Dtype) {}
@@ -263,6 +268,11 @@ impl Kernel {
     /// the samples where they are not consecutive from `draw.first`, else empty.
     pub fn draw(&mut self, draw: Draw, places: &[u64]) {
         self.head.draw(draw, places);
+    }
+
+    /// Takes the labels of the samples, of a layer that reads them, before its forward pass; it keeps them for its backward pass.
+    pub fn take_labels(&mut self, labels: &[u32]) {
+        self.head.take_labels(labels);
     }
 
     /// Takes the bytes of the samples' integers of `dtype`, of a layer that reads them, before its forward pass; it keeps what its

@@ -75,7 +75,7 @@ pub struct Draw {
     pub first: u64,
     /// Index of this layer's first random number in a sample, where ranks share the features of a dropout layer.
     pub offset: u64,
-    /// The first entry of this layer's table, where ranks share its entries.
+    /// The first entry of this layer's table, where ranks share its entries, or the first class, where they share those of a loss.
     pub entry: u64,
     /// Random numbers of the whole layer from one row of a sample to the next, where ranks share the features of each row;
     /// else 0.

@@ -32,6 +32,8 @@ pub struct LayerKind {
     pub is_loss: bool,
     /// Whether it reads integers, as data sets give them: tokens.
     pub reads_integers: bool,
+    /// Whether it reads labels without being a loss: a part of one.
+    pub reads_labels: bool,
     /// Whether it takes each sample as a vector of features, whatever its shape.
     pub flattens: bool,
     /// Whether its kernel can include a ReLU after it.
@@ -73,6 +75,7 @@ impl LayerKind {
             is_view: false,
             is_loss: false,
             reads_integers: false,
+            reads_labels: false,
             flattens: false,
             takes_relu: false,
             class: KernelClass::Elements,

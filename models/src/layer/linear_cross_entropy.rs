@@ -37,7 +37,7 @@ pub(super) const KIND: LayerKind = LayerKind {
 };
 
 impl LayerRule for LinearCrossEntropy {
-    /// A loss needs all scores of a position: of the classes as of the features all are whole.
+    /// Each score needs all features of its position, and a loss all scores.
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
         let features = features_of_positions(inputs[0], "put a dense layer and softmax_cross_entropy there")?;
         if self.out_features < 2 {
@@ -51,7 +51,8 @@ impl LayerRule for LinearCrossEntropy {
         }
         let mut of = Signature::of_places(inputs[0], IndexUse::Whole);
         of.output.truncate(1);
-        let [i, o, one] = [features, self.out_features, 1].map(|size| of.index(size.into(), IndexUse::Whole));
+        let [i, one] = [features, 1].map(|size| of.index(size.into(), IndexUse::Whole));
+        let o = of.index(self.out_features.into(), IndexUse::Merged);
         of.inputs[0].push((i, Dimension::Feature));
         of.output.push((one, Dimension::Feature));
         of.parameters = vec![vec![(o, Dimension::Output), (i, Dimension::Input)]];
@@ -74,6 +75,13 @@ impl LayerRule for LinearCrossEntropy {
 
     fn parameters(&self, inits: &Inits) -> Vec<Learned> {
         weight_and_bias(self.bias, inits)
+    }
+
+    fn in_parts(&self, _: Shape, parts: u32) -> Option<(Layer, Layer)> {
+        let classes = self.out_features;
+        let own = LinearCrossEntropy { out_features: classes.div_ceil(parts), ..self.clone() };
+        let part = Layer::LinearPartialSoftmax(LinearPartialSoftmax { own, classes });
+        Some((part, Layer::MergedCrossEntropy(MergedCrossEntropy { classes, parts })))
     }
 
     fn tie(&self) -> Option<&str> {

@@ -131,6 +131,12 @@ pub trait LayerRule: OfKind {
         None
     }
 
+    /// What a rank computes of a loss whose classes are split among `ranks`, and the loss of what all of them found; `None` of
+    /// layers without an index that is merged.
+    fn in_parts(&self, _input: Shape, _ranks: u32) -> Option<(Layer, Layer)> {
+        None
+    }
+
     /// Whether forward looks for the largest of windows that overlap.
     fn finds_overlapping_maxima(&self) -> bool {
         false

@@ -17,6 +17,9 @@ pub enum IndexUse {
     Contracted,
     /// The output has one value of it, which an input names: ranks that each have a part get zeros where it is another's.
     LookedUp,
+    /// The output follows from numbers that ranks make of their parts of it, and that are merged otherwise than by adding:
+    /// the largest score of a softmax and the sum of exponentials ([`LayerRule::in_parts`](super::LayerRule::in_parts)).
+    Merged,
     /// A value of the output needs all of it: windows, filters, sets that are normalised or chosen from.
     Whole,
 }

@@ -34,7 +34,19 @@ impl LayerRule for SoftmaxCrossEntropy {
                  input is {input}: put a dense layer before it"
             ));
         }
-        Ok(Signature::elementwise(inputs, Shape::flat(1)).with_whole(&[Dimension::Feature]))
+        let mut of = Signature::elementwise(inputs, Shape::flat(1)).with_whole(&[Dimension::Feature]);
+        // The scores of one vector are few: ranks gather them.
+        if input.has(Dimension::Position) {
+            let classes = of.inputs[0].iter().filter(|(_, of)| *of == Dimension::Feature);
+            classes.for_each(|(index, _)| of.indices[*index].usage = IndexUse::Merged);
+        }
+        Ok(of)
+    }
+
+    fn in_parts(&self, input: Shape, parts: u32) -> Option<(Layer, Layer)> {
+        let classes = self.classes(input);
+        let part = Layer::PartialSoftmax(PartialSoftmax { classes });
+        Some((part, Layer::MergedCrossEntropy(MergedCrossEntropy { classes, parts })))
     }
 
     /// 5 FLOPs a score, from scores and labels to probabilities and losses; backward one.

@@ -20,6 +20,7 @@ pub(crate) const NODE_FIRST: Layout =
 /// # Errors
 /// Scores that other layers take as well: their gradient would be a sum in another order.
 pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError> {
+    whole.refuse_tie(("strategy", "first-device-table".to_owned(), "computes losses on one rank of a node"))?;
     let (mut drafts, mut layers) = (Vec::new(), Vec::new());
     let weights = AxisLayout::Replicated;
     let is_loss = |id: &LayerId| whole.node(*id).layer.is_loss();

@@ -37,8 +37,8 @@ impl Model {
         let Some(Tie { owner, reader }) = self.tie() else { return Ok(()) };
         let (owner, reader) = (&self.node(owner).name, &self.node(reader).name);
         let message = format!(
-            "{does}, and {reader} has the weight of {owner} on the same rank: use ssgd or zero-1 to zero-3 without such axes, or \
-             give {reader} a weight of its own"
+            "{does}, and {reader} has the weight of {owner} on the same rank: use ssgd, zero-1 to zero-3, megatron or \
+             sequence-parallel without stages, or give {reader} a weight of its own"
         );
         Err(InputError::flag(setting, value, message))
     }

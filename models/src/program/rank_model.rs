@@ -16,7 +16,7 @@ pub struct Origin {
     pub layer: LayerId,
     /// The first element of a row of its output that the part has.
     pub first: u64,
-    /// The first entry of its table that the part has.
+    /// The first entry of its table, or the first class of a loss, that the part has.
     pub entry: u64,
     /// Elements from one row of a sample's output to the next; 0 where the part is not split, or a sample is one row.
     pub row: u64,
@@ -126,6 +126,7 @@ impl Program {
         let (rows, splits) = (node.output.rows(), sharding.splits(id));
         let entries = match sharding.weights(id) {
             VOCABULARY => u64::from(node.parameters[0].shape.size(Dimension::Vocabulary)),
+            _ if node.layer.rule().kind().reads_labels => u64::from(node.classes()),
             _ => 0,
         };
         let entry = u64::from(part) * entries;

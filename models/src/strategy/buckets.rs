@@ -48,19 +48,19 @@ pub(super) struct Ends {
 impl Ends {
     /// Those of a bucket of layers whose weights have these layouts, where ranks along `partial` have different samples.
     pub(super) fn of(cut: &Cut, passes: &Passes, partial: AxisSet, weights: impl Fn(LayerId) -> Layout) -> Ends {
-        let maker = |id: &LayerId| {
-            let layout = weights(*id);
-            passes.makers(*id).map(move |node| (node, layout))
-        };
-        let reader = |id: &LayerId| {
-            let layout = weights(*id);
-            passes.readers(*id).map(move |node| (node, layout))
+        // Layers that share a parameter name what they split of it by what it is to them.
+        let sharers: Vec<(LayerId, Layout)> =
+            cut.layers.iter().flat_map(|id| passes.sharers(*id)).map(|id| (id, weights(id))).collect();
+        let maker = |(id, layout): &(LayerId, Layout)| passes.weight[id.index()].map(|node| (node, *layout));
+        let reader = |(id, layout): &(LayerId, Layout)| {
+            let layout = *layout;
+            passes.own_readers(*id).map(move |node| (node, layout))
         };
         Ends {
             range: cut.range.clone(),
             partial,
-            makers: cut.layers.iter().flat_map(maker).collect(),
-            readers: cut.layers.iter().flat_map(reader).collect(),
+            makers: sharers.iter().filter_map(maker).collect(),
+            readers: sharers.iter().flat_map(reader).collect(),
         }
     }
 

@@ -28,7 +28,12 @@ impl Passes {
 
     /// All nodes that read the parameters of a layer.
     pub(super) fn readers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> {
-        self.sharers(id).flat_map(|id| [Some(self.forward[id.index()]), self.data[id.index()]]).flatten()
+        self.sharers(id).flat_map(|id| self.own_readers(id))
+    }
+
+    /// The nodes of a layer that read parameters.
+    pub(super) fn own_readers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> + use<> {
+        [Some(self.forward[id.index()]), self.data[id.index()]].into_iter().flatten()
     }
 
     /// All nodes that make a summand of the gradient of a layer's parameters.

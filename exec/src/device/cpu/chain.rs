@@ -34,6 +34,8 @@ pub(super) struct Chain {
     pub(super) statistics: Range<usize>,
     /// Where among its parameters the weights lie that its products read in bf16.
     rounded: Vec<Range<usize>>,
+    /// Whether its kernel needs the labels of the samples.
+    pub(super) reads_labels: bool,
     /// Whether gradients are in bf16.
     narrow_gradients: bool,
 }
@@ -50,7 +52,8 @@ impl Chain {
             if let Some(loss) = linear_loss(head, plan.samples, threads) {
                 Work::LinearLoss(loss, head.loss_weight)
             } else {
-                let loss = CrossEntropy::of_labels(&head.layer, model.classes() as usize, plan.samples, labels);
+                let numbers = head.input_shapes[0].features() as usize;
+                let loss = CrossEntropy::of_labels(&head.layer, numbers, plan.samples, labels);
                 Work::Loss(loss, head.loss_weight)
             }
         } else {
@@ -65,6 +68,7 @@ impl Chain {
             gradient_share: plan.gradient_share,
             statistics: plan.statistics.clone(),
             rounded: rounded_weights(of.program, &plan.layers),
+            reads_labels: head.layer.rule().kind().reads_labels,
             narrow_gradients: of.program.dtype(Buffer::Gradients) == Dtype::Bf16,
         }
     }

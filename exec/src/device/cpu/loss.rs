@@ -3,6 +3,7 @@
 use lockstep_models::{IGNORED_LABEL, Layer};
 
 use super::Loss;
+use super::partial_softmax::{Found, Has, NUMBERS, in_two};
 use crate::simd::{put, wide};
 
 /// The link function from scores to probabilities.
@@ -13,6 +14,8 @@ enum Link {
     /// pᵢ = 1 / (1 + e⁻ˣⁱ), independently; the loss is −ln p(label) − Σ ln(1 − pᵢ) over the others (Krizhevsky 2014,
     /// §5).
     Logistic,
+    /// Softmax from what parts of the classes have found.
+    Merged,
 }
 
 /// Cross-entropy over `classes`; keeps the probabilities for the backward pass.
@@ -29,8 +32,9 @@ enum Link {
 /// ```
 pub struct CrossEntropy {
     link: Link,
+    /// Numbers of a row: scores, or what parts have found.
     classes: usize,
-    /// `[samples, classes]` of the last forward pass.
+    /// `[samples, classes]` of the last forward pass; of parts the gradient of the loss.
     probabilities: Vec<f32>,
     labels: Vec<u32>,
     /// The loss of each sample of the last forward pass.
@@ -56,6 +60,7 @@ impl CrossEntropy {
         let link = match layer {
             Layer::SoftmaxCrossEntropy => Link::Softmax,
             Layer::LogisticCrossEntropy => Link::Logistic,
+            Layer::MergedCrossEntropy(_) => Link::Merged,
             other => panic!("{} is not a loss", other.kind()),
         };
         CrossEntropy {
@@ -83,19 +88,16 @@ impl CrossEntropy {
                     self.probabilities.resize(self.probabilities.len() + self.classes, 0.0);
                     continue;
                 }
-                let label = *label as usize;
-                let (mut best, mut largest) = (0, row[0]);
-                for (class, logit) in row.iter().enumerate() {
-                    if *logit > largest {
-                        (best, largest) = (class, *logit);
-                    }
-                }
-                of_sample += match self.link {
-                    Link::Softmax => softmax(row, label, largest, &mut self.probabilities),
-                    Link::Logistic => logistic(row, label, &mut self.probabilities),
+                let (label, kept) = (*label as usize, &mut self.probabilities);
+                let (best, largest) = first_largest(row);
+                let (of_row, is_right) = match self.link {
+                    Link::Softmax => (softmax(row, label, largest, kept), best == label),
+                    Link::Logistic => (logistic(row, label, kept), best == label),
+                    Link::Merged => merged(row, kept),
                 };
+                of_sample += of_row;
                 // Nothing compares larger than NaN, but it is no answer.
-                loss.correct += usize::from(best == label && !largest.is_nan());
+                loss.correct += usize::from(is_right && !of_row.is_nan());
             }
             let of_sample = of_sample / counted(labels) as f64;
             loss.sum += of_sample;
@@ -119,7 +121,7 @@ impl CrossEntropy {
             let scale = scale / counted(labels) as f32;
             let rows = rows.chunks_exact(self.classes).zip(labels);
             for ((row, label), target) in rows.zip(targets.chunks_exact_mut(self.classes)) {
-                let label = *label as usize;
+                let label = if self.link == Link::Merged { self.classes } else { *label as usize };
                 let gradient = |(class, p): (usize, &f32)| if class == label { (*p - 1.0) * scale } else { *p * scale };
                 wide!(put(target, accumulate, row.iter().enumerate().map(gradient)));
             }
@@ -130,6 +132,33 @@ impl CrossEntropy {
 /// The labels that count, at least one: where none does, the loss is 0.
 pub(super) fn counted(labels: &[u32]) -> usize {
     labels.iter().filter(|label| **label != IGNORED_LABEL).count().max(1)
+}
+
+/// The first of the largest numbers, and where it is.
+fn first_largest(row: &[f32]) -> (usize, f32) {
+    let larger = |(best, largest), (class, number): (usize, &f32)| match *number > largest {
+        true => (class, *number),
+        false => (best, largest),
+    };
+    row.iter().enumerate().fold((0, row[0]), larger)
+}
+
+/// ln Σ eˣ − x(label) from what the parts of the classes have found, and whether the label has the first of the largest scores;
+/// appends the gradient of these numbers.
+fn merged(row: &[f32], gradients: &mut Vec<f32>) -> (f64, bool) {
+    let parts: Vec<Found> = row.chunks_exact(NUMBERS).map(Found::read).collect();
+    let largest: Vec<f32> = parts.iter().map(|part| part.most).collect();
+    let (best, _) = first_largest(&largest);
+    let shift = f64::from(parts[best].shift);
+    let powers: Vec<f64> = parts.iter().map(|part| (f64::from(part.shift) - shift).exp()).collect();
+    let total: f64 = parts.iter().zip(&powers).map(|(part, power)| f64::from(part.sum) * power).sum();
+    for (part, power) in parts.iter().zip(&powers) {
+        let [of_sum, rest] = in_two((power / total) as f32);
+        let of_label = if part.has == Has::Nothing { 0.0 } else { -1.0 };
+        gradients.extend([0.0, 0.0, of_sum, rest, of_label, 0.0, 0.0]);
+    }
+    let of_label = parts.iter().find(|part| part.has != Has::Nothing).map_or(f32::NEG_INFINITY, |part| part.of_label);
+    (shift + total.ln() - f64::from(of_label), parts[best].has == Has::Best)
 }
 
 /// ln Σ eˣ − x(label), shifted by the largest so that no power overflows; appends the probabilities.

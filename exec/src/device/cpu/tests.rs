@@ -21,6 +21,7 @@ mod chains;
 mod dropping;
 mod layouts;
 mod losses;
+mod parts_of_losses;
 mod random_cases;
 mod reference;
 mod sequences;

@@ -2,7 +2,7 @@
 //! split, what is made without it is a summand, and the rest is the same on all ranks.
 
 use super::{COLUMNS, FEATURES, SAMPLES, Tensor, TensorLayout};
-use crate::layer::{PassLayouts, Signature};
+use crate::layer::{IndexUse, PassLayouts, Signature};
 use crate::{AxisLayout, Dimension, LayerId, Node, Pass};
 
 const WHOLE: AxisLayout = AxisLayout::Replicated;
@@ -52,9 +52,13 @@ impl Operands {
             })
     }
 
-    /// Rows and columns of images are never split: a normalisation has the statistics of all places.
+    /// Rows and columns of images are never split: a normalisation has the statistics of all places. What is merged is in a layer
+    /// of its own, after those of the parts.
     fn is_served(&self, index: usize) -> bool {
         let of = &self.signature;
+        if of.indices[index].usage == IndexUse::Merged {
+            return false;
+        }
         let operands = of.inputs.iter().chain(&of.parameters).chain([&of.output]).flatten();
         operands.filter(|(own, _)| *own == index).all(|(_, of)| !matches!(of, Dimension::Row | Dimension::Column))
     }

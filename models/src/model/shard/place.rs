@@ -8,7 +8,7 @@
 
 use lockstep_topology::InputError;
 
-use super::super::{LayerId, Model, Node};
+use super::super::{LayerId, Model, Node, Tie};
 use super::table::{Entry, Table};
 use super::{COLUMNS, FEATURES, SAMPLES, VOCABULARY};
 use crate::layer::{Features, IndexUse, Pass};
@@ -87,6 +87,17 @@ impl Placement<'_> {
         (placed.made, placed.output)
     }
 
+    /// Whether ranks have the same part of a parameter for both layers that share it, and the same part of its gradient: entries of
+    /// a table are rows of a matrix.
+    pub(super) fn serves(&self, Tie { owner, reader }: Tie) -> bool {
+        let sums = |id| self.outputs(id).0 == SAMPLES;
+        match [owner, reader].map(|id| self.weights(id)) {
+            [VOCABULARY, FEATURES] => true,
+            [WHOLE, WHOLE] => sums(owner) == sums(reader),
+            _ => false,
+        }
+    }
+
     /// Of its weights.
     pub(super) fn weights(&self, id: LayerId) -> AxisLayout {
         self.layers[id.index()].weights
@@ -135,7 +146,7 @@ impl Placement<'_> {
     fn part(&self, id: LayerId, node: &Node) -> Result<Part, InputError> {
         let of_weights = |entry: &&Entry| match entry {
             Entry::If(VOCABULARY) | Entry::Always(VOCABULARY) => looked_up(node).is_some(),
-            _ => node.is_product(),
+            _ => node.is_product() || merged(node).is_some() && !node.signature.parameters.is_empty(),
         };
         for entry in self.table.of_weights(id, node).iter().filter(of_weights) {
             if node.signature.features() == Features::Groups {
@@ -144,9 +155,10 @@ impl Placement<'_> {
             }
             let possible = match entry {
                 Entry::Always(VOCABULARY) => true,
+                Entry::If(COLUMNS) | Entry::Always(COLUMNS) if contracted(node).is_none() => false,
                 Entry::If(COLUMNS) => self.inputs_are(node, FEATURES) && !self.has_padded_input(node),
                 Entry::Always(COLUMNS) => self.input_divides(node),
-                Entry::Always(FEATURES) if node.output.features() < self.ranks => {
+                Entry::Always(FEATURES) if rows(node) < self.ranks => {
                     return Err(too_few_rows(node, self.ranks));
                 }
                 Entry::Always(FEATURES) => true,
@@ -191,6 +203,9 @@ impl Placement<'_> {
     /// The features of a layer that follow one by one from those of its inputs.
     fn follows(&self, node: &Node) -> Option<Part> {
         let index = own_feature(node)?;
+        if node.signature.indices[index].usage == IndexUse::Merged {
+            return Some(Part::Index(index));
+        }
         let features = node.signature.output.iter().filter(|(_, of)| *of == Dimension::Feature);
         // Heads and groups stay whole.
         let divides = features.count() == 1 || node.signature.indices[index].size.is_multiple_of(self.ranks.into());
@@ -279,10 +294,20 @@ impl Placement<'_> {
     }
 }
 
-/// The index of a layer's own output features, outermost.
+/// The index of a layer's own features: the outermost of its output's, or the classes of a loss that ranks may share.
 fn own_feature(node: &Node) -> Option<usize> {
     let own = node.signature.output.iter().find(|(_, dimension)| *dimension == Dimension::Feature);
-    own.map(|(index, _)| *index)
+    merged(node).or(own.map(|(index, _)| *index))
+}
+
+/// The index of the classes of a loss that ranks may share.
+fn merged(node: &Node) -> Option<usize> {
+    node.signature.indices.iter().position(|index| index.usage == IndexUse::Merged)
+}
+
+/// How many rows a layer has that ranks may share: features of its output, or classes.
+fn rows(node: &Node) -> u32 {
+    if merged(node).is_some() { node.classes() } else { node.output.features() }
 }
 
 /// The index over which a product sums its input's features.
@@ -302,7 +327,7 @@ fn of_weight(node: &Node, usage: IndexUse) -> Option<usize> {
 }
 
 fn too_few_rows(node: &Node, ranks: u32) -> InputError {
-    let rows = node.output.features();
+    let rows = rows(node);
     let message = format!("{} has {rows} rows, too few for {ranks} ranks: use at most {rows}", node.name);
     InputError::flag("ranks", ranks.to_string(), message)
 }

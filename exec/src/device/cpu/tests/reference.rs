@@ -140,10 +140,10 @@ pub(super) fn forward(
             })
             .collect(),
         Layer::Flatten | Layer::Reshape(_) => x.clone(),
+        // Losses and their parts are tested by themselves.
         Layer::Input(_) | Layer::Relayout(_) => panic!("no kernel of a chain"),
-        Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy | Layer::LinearCrossEntropy(_) => {
-            panic!("no kernel of a chain")
-        }
+        Layer::SoftmaxCrossEntropy | Layer::LogisticCrossEntropy | Layer::LinearCrossEntropy(_) => panic!("a loss"),
+        Layer::PartialSoftmax(_) | Layer::LinearPartialSoftmax(_) | Layer::MergedCrossEntropy(_) => panic!("of a loss"),
     }
 }
 

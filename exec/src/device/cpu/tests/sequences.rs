@@ -6,7 +6,7 @@ use lockstep_topology::Dtype;
 use super::*;
 use crate::bf16::{Bf16, narrow, widen};
 
-fn sequence(positions: u32, features: u32) -> Shape {
+pub(super) fn sequence(positions: u32, features: u32) -> Shape {
     Shape::new(&[(Dimension::Position, positions), (Dimension::Feature, features)])
 }
 

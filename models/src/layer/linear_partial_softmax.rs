@@ -1,0 +1,75 @@
+//! Defines what a rank computes of an output layer with its loss whose classes ranks share: the scores of its classes, and what a
+//! partial softmax makes of them. The scores of a batch are never in memory at once. It occurs only in the part of a model that a
+//! rank holds.
+
+use super::linear::features_of_positions;
+use super::partial_softmax::PARTIAL_NUMBERS;
+use super::*;
+
+/// Of some of the `classes` classes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinearPartialSoftmax {
+    /// The layer of these classes alone.
+    pub own: LinearCrossEntropy,
+    /// Of the whole loss: classes beyond them are padding, and do not count.
+    pub classes: u32,
+}
+
+const KIND: LayerKind = LayerKind {
+    input_use: InputUse::Always,
+    reads_output: true,
+    reads_labels: true,
+    family: "dense",
+    ..LayerKind::new("linear_partial_softmax", |of| Err(of.refuse("kind", "no file asks for it")))
+};
+
+impl OfKind for LinearPartialSoftmax {
+    fn kind(&self) -> &'static LayerKind {
+        &KIND
+    }
+}
+
+impl LayerRule for LinearPartialSoftmax {
+    fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
+        let features = features_of_positions(inputs[0], "put a linear layer there")?;
+        let mut of = Signature::of_places(inputs[0], IndexUse::Free);
+        let part = of.index(1, IndexUse::Free);
+        let sizes = [features, self.own.out_features, PARTIAL_NUMBERS];
+        let [i, o, numbers] = sizes.map(|size| of.index(size.into(), IndexUse::Whole));
+        of.inputs[0].push((i, Dimension::Feature));
+        of.output.extend([(part, Dimension::Feature), (numbers, Dimension::Feature)]);
+        of.parameters = vec![vec![(part, Dimension::Output), (o, Dimension::Output), (i, Dimension::Input)]];
+        if self.own.bias {
+            of.parameters.push(vec![(part, Dimension::Output), (o, Dimension::Output)]);
+        }
+        Ok(of)
+    }
+
+    fn settings(&self) -> String {
+        format!("{}, classes = {}", self.own.settings(), self.classes)
+    }
+
+    fn cost_settings(&self) -> String {
+        self.own.cost_settings()
+    }
+
+    fn parameters(&self, inits: &Inits) -> Vec<Learned> {
+        self.own.parameters(inits)
+    }
+
+    fn classes(&self, _: Shape) -> u32 {
+        self.own.out_features
+    }
+
+    fn tie(&self) -> Option<&str> {
+        self.own.tie()
+    }
+
+    fn product(&self, of: &Node) -> Option<MatrixProduct> {
+        self.own.product(of)
+    }
+
+    fn flops(&self, of: &Node) -> [f64; 3] {
+        self.own.flops(of)
+    }
+}
