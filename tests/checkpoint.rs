@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Log, Position, State};
 use lockstep_measure::checkpoint::{Checkpoint, Every, Folder, VERSION, latest};
-use lockstep_models::{AccuracyMonitor, Claim, Model};
+use lockstep_models::{AccuracyMonitor, Claim, Model, Moments};
 use lockstep_topology::Time;
 use proptest::prelude::*;
 
@@ -30,14 +30,23 @@ fn checkpoint(model: &Model, learners: usize, steps: u64, previous: bool) -> Che
     let some = |seed: usize, count: usize| -> Vec<f32> {
         (0..count).map(|i| f32::from_bits((i * 2_654_435_761 + seed * 40_503) as u32)).collect()
     };
+    // Of odd steps they are of bf16.
+    let moments = Moments::ALL[if learners > 0 { 0 } else { steps as usize % 2 }];
+    let kept = |seed| -> Vec<f32> {
+        let upper = |value: &f32| f32::from_bits(value.to_bits() >> 16 << 16);
+        if moments == Moments::F32 {
+            some(seed, parameters)
+        } else {
+            some(seed, parameters).iter().map(upper).collect()
+        }
+    };
     let average = (learners > 0).then(|| (some(1, parameters), previous.then(|| some(2, parameters))));
     let state = State {
         position: Position { epoch: steps / 7, samples: steps % 7 * 32 },
         weights: (0..learners.max(1)).map(|index| some(10 + index, parameters)).collect(),
         statistics: (0..learners.max(2)).map(|index| some(20 + index, 6)).collect(),
-        states: (0..if learners > 0 { 0 } else { 1 + steps as usize % 3 })
-            .map(|index| some(3 + index, parameters))
-            .collect(),
+        states: (0..if learners > 0 { 0 } else { 1 + steps as usize % 3 }).map(|index| kept(3 + index)).collect(),
+        moments,
         average,
         references: (1..learners.max(1)).map(|index| some(40 + index, parameters)).collect(),
         buffers: (0..learners % 3).map(|index| some(60 + index, parameters)).collect(),
@@ -71,7 +80,9 @@ fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
         ];
         lists.concat().iter().map(|values| bits(values)).collect::<Vec<_>>()
     };
-    let rest = |one: &Checkpoint| (one.state.position, one.state.accuracy_monitor.clone(), one.steps, one.log.clone());
+    let rest = |one: &Checkpoint| {
+        (one.state.moments, one.state.position, one.state.accuracy_monitor.clone(), one.steps, one.log.clone())
+    };
     let maps = |one: &Checkpoint| (one.identity.clone(), one.setting.clone());
     all(a) == all(b) && rest(a) == rest(b) && maps(a) == maps(b)
 }
@@ -79,13 +90,20 @@ fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
 #[test]
 fn a_file_is_restored_to_the_bit() {
     let model = model();
-    for (learners, previous) in [(0, false), (0, true), (1, false), (3, true)] {
-        let one = checkpoint(&model, learners, 12, previous);
+    let mut lengths = Vec::new();
+    for (learners, previous, steps) in
+        [(0, false, 12), (0, true, 12), (1, false, 12), (3, true, 12), (0, false, 13), (0, false, 15), (0, false, 17)]
+    {
+        let one = checkpoint(&model, learners, steps, previous);
         let bytes = one.to_bytes(&model).unwrap();
         assert!(same(&Checkpoint::from_bytes("c", &bytes).unwrap(), &one), "{learners} learners");
         // The same state is the same file.
         assert_eq!(bytes, one.to_bytes(&model).unwrap());
+        lengths.push(bytes.len() as u64);
     }
+    // One state of bf16 takes half of what one of fp32 takes, and another adds as much; headers are a few bytes.
+    let half = 2 * model.parameter_elements();
+    assert!((lengths[0] - lengths[5]).abs_diff(half) < 1000 && (lengths[4] - lengths[5]).abs_diff(half) < 1000);
 }
 
 #[test]

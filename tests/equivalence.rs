@@ -7,8 +7,8 @@ use lockstep_data::Dataset;
 use lockstep_exec::{Arenas, Evaluations, RunOptions, run};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Bucket, Decay, Gradients, Job, MomentumForm, Optimizer, Precision, Sampling, Scaling, Strategy as Spread, Target,
-    UpdateRule, WarmUp, random_model,
+    Bucket, Decay, Gradients, Job, Moments, MomentumForm, Optimizer, Precision, Sampling, Scaling, Strategy as Spread,
+    Target, UpdateRule, WarmUp, random_model,
 };
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Schedule};
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ pub(crate) fn numbers() -> impl Strategy<Value = (Precision, Gradients)> {
     prop::sample::select(all.to_vec())
 }
 
-/// Every rule, clipped or not, rates that change within the few steps of these runs, and every form of SGD's update.
+/// Every rule, clipped or not, moments of both formats, rates that change within the few steps of these runs, and every form of SGD's update.
 pub(crate) fn optimizers() -> impl Strategy<Value = Optimizer> {
     let forms = [MomentumForm::Separate, MomentumForm::Absorbed, MomentumForm::Corrected];
     let decays = [Decay::Constant, Decay::Every { factor: 0.5, epochs: 0.5 }, Decay::Cosine];
@@ -59,10 +59,12 @@ pub(crate) fn optimizers() -> impl Strategy<Value = Optimizer> {
     let rest = (prop::sample::select(scalings.to_vec()), prop::sample::select(vec![WarmUp::None, ramp]), any::<bool>());
     let rules = prop::sample::select(UpdateRule::ALL.to_vec());
     let clips = prop::sample::select(vec![None, Some(0.5), Some(100.0)]);
-    ((rules, clips), pick, rest).prop_map(
-        |((rule, clip_norm), (form, decay, nesterov), (scaling, warm_up, decay_batch_norm))| Optimizer {
+    let moments = prop::sample::select(Moments::ALL.to_vec());
+    ((rules, clips, moments), pick, rest).prop_map(
+        |((rule, clip_norm, moments), (form, decay, nesterov), (scaling, warm_up, decay_batch_norm))| Optimizer {
             rule,
             clip_norm,
+            moments,
             learning_rate: if rule == UpdateRule::Sgd { plain().learning_rate } else { 0.002 },
             form,
             decay,
@@ -78,7 +80,8 @@ pub(crate) fn optimizers() -> impl Strategy<Value = Optimizer> {
 
 /// Learnable parameters of the distributed run and of its one-rank reference.
 pub(crate) fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
-    let job = &Job { rule: optimizer.rule, clips: optimizer.clip_norm.is_some(), ..job.clone() };
+    let (rule, moments, clips) = (optimizer.rule, optimizer.moments, optimizer.clip_norm.is_some());
+    let job = &Job { rule, moments, clips, ..job.clone() };
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let samples = program.global_batch() * 2;
     let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();

@@ -251,6 +251,7 @@ fn checkpoints() {
         weights: vec![vec![0.5; parameters]; 2],
         statistics: vec![vec![1.0; 3]; 2],
         states: Vec::new(),
+        moments: lockstep_models::Moments::default(),
         average: Some((vec![0.25; parameters], None)),
         references: Vec::new(),
         buffers: vec![vec![0.125; parameters]; 2],

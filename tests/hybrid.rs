@@ -9,8 +9,8 @@ use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::{
-    Axis, AxisAlgorithms, Bucket, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, RunLength,
-    Scaling, SgdStep, StageCut, UpdateRule,
+    Axis, AxisAlgorithms, Bucket, Decay, Job, Layer, Mesh, Model, Moments, MomentumForm, Op, Optimizer, Phase,
+    RunLength, Scaling, SgdStep, StageCut, UpdateRule,
 };
 use proptest::prelude::*;
 
@@ -301,9 +301,9 @@ fn optimizers() -> impl Strategy<Value = Optimizer> {
     let scalings = prop::sample::select(vec![Scaling::None, Scaling::Linear { batch: 8 }]);
     let rules = prop::sample::select(UpdateRule::ALL.to_vec());
     let clips = prop::sample::select(vec![None, Some(0.5), Some(100.0)]);
-    let pick = (rules, clips, forms, decays, scalings, any::<bool>());
-    pick.prop_map(|(rule, clip_norm, form, decay, scaling, nesterov)| {
-        let chosen = Optimizer { rule, clip_norm, form, decay, ..optimizer() };
+    let pick = ((rules, prop::sample::select(Moments::ALL.to_vec())), clips, forms, decays, scalings, any::<bool>());
+    pick.prop_map(|((rule, moments), clip_norm, form, decay, scaling, nesterov)| {
+        let chosen = Optimizer { rule, moments, clip_norm, form, decay, ..optimizer() };
         Optimizer { scaling, nesterov, momentum: 0.5, ..chosen }
     })
 }
@@ -337,7 +337,7 @@ proptest! {
         let clip_norm = optimizer.clip_norm.filter(|_| !varies);
         let optimizer = Optimizer { rule, clip_norm, ..optimizer };
         let job = Job {
-            bucket, fuse, rule,
+            bucket, fuse, rule, moments: optimizer.moments,
             clips: clip_norm.is_some(),
             accumulate: if varies { 1 } else { accumulate },
             algorithm: algorithm.parse().unwrap(),
@@ -370,7 +370,7 @@ proptest! {
         seed: u64,
     ) {
         let model = Net { dropout: false, ..net }.model();
-        let optimizer = Optimizer { rule: UpdateRule::Sgd, clip_norm: None, ..optimizer };
+        let optimizer = Optimizer { rule: UpdateRule::Sgd, clip_norm: None, moments: Moments::F32, ..optimizer };
         let job = Job { strategy: scheme.parse().unwrap(), ..Job::new(Arc::clone(&model), 2 * pairs, batch_per_rank) };
         let trained = train(&job, STEPS, optimizer.clone(), seed).parameters;
         let apart = distance(&model, &trained, &one_rank(&job, STEPS, &optimizer, seed, Twist::None));

@@ -32,6 +32,7 @@ mod local_sgd;
 mod memory;
 mod metrics;
 mod named_types;
+mod narrow_moments;
 mod narrow_numbers;
 mod nestings;
 mod optimizers;

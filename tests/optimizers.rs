@@ -145,7 +145,7 @@ fn what_adam_keeps_follows_from_its_states() {
     };
     let moved = |program: &Program| {
         let updates = program.roles[0].tasks.iter().filter_map(|task| task.op.update());
-        updates.map(|of| of.formula.accesses() * (of.range.end - of.range.start)).sum::<u64>()
+        updates.map(|of| program.bytes_moved(&of.formula) * (of.range.end - of.range.start)).sum::<u64>()
     };
     let of = |rule, strategy| {
         let program = job(rule, strategy, 2).program().unwrap();

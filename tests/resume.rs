@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockstep_data::Dataset;
 use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, State, run};
 use lockstep_measure::checkpoint::{Checkpoint, claims_behind, claims_from};
-use lockstep_models::{Axis, Claim, Decay, Job, Mesh, Optimizer, Program, UpdateRule, WarmUp, random_model};
+use lockstep_models::{Axis, Claim, Decay, Job, Mesh, Moments, Optimizer, Program, UpdateRule, WarmUp, random_model};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
 
@@ -52,13 +52,16 @@ impl Observer for StopAfter {
 
 impl Case {
     fn new(job: &Job, seed: u64) -> Case {
-        // Every rule, clipped or not; learners have SGD alone.
-        let (rule, clip_norm) = match job.strategy.trains_apart() {
-            true => (UpdateRule::Sgd, None),
-            false => (UpdateRule::ALL[(seed % 3) as usize], (seed / 3).is_multiple_of(2).then_some(0.5)),
+        // Every rule, clipped or not, moments of both formats; learners have SGD alone.
+        let (rule, clip_norm, moments) = match job.strategy.trains_apart() {
+            true => (UpdateRule::Sgd, None, Moments::F32),
+            false => {
+                let clip_norm = (seed / 3).is_multiple_of(2).then_some(0.5);
+                (UpdateRule::ALL[(seed % 3) as usize], clip_norm, Moments::ALL[(seed / 6 % 2) as usize])
+            }
         };
-        let optimizer = Optimizer { rule, clip_norm, ..optimizer() };
-        let job = Job { rule, clips: clip_norm.is_some(), ..job.clone() };
+        let optimizer = Optimizer { rule, clip_norm, moments, ..optimizer() };
+        let job = Job { rule, moments, clips: clip_norm.is_some(), ..job.clone() };
         let program = job.program().unwrap_or_else(|error| panic!("{}: {error}", job.strategy));
         // Three steps per epoch, with some samples left over.
         let samples = program.global_batch() * 3 + 1;

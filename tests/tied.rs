@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, LayerId, Mesh, Model, Optimizer, Pass, UpdateRule};
+use lockstep_models::{Job, LayerId, Mesh, Model, Moments, Optimizer, Pass, UpdateRule};
 use lockstep_readers::parse_model;
 use lockstep_topology::InputError;
 use proptest::prelude::*;
@@ -151,7 +151,7 @@ proptest! {
     ) {
         let learns_apart = ["local-sgd", "sma", "ea-sgd"].contains(&strategy);
         let (accumulate, optimizer) = match learns_apart {
-            true => (1, Optimizer { rule: UpdateRule::Sgd, clip_norm: None, learning_rate: 0.05, ..optimizer }),
+            true => (1, Optimizer { rule: UpdateRule::Sgd, clip_norm: None, moments: Moments::F32, learning_rate: 0.05, ..optimizer }),
             false => (accumulate, optimizer),
         };
         let strategy = strategy.parse().expect("a strategy");

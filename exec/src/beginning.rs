@@ -35,6 +35,7 @@ impl State {
             weights,
             statistics: own,
             states,
+            moments: program.moments,
             average,
             references,
             buffers: Vec::new(),

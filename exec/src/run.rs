@@ -73,12 +73,20 @@ pub(crate) fn on_threads(
     combine(&setup, all, of_process)
 }
 
-/// Refuses an optimizer of another rule than the program's, or one that clips gradients where the program does not.
+/// Refuses an optimizer of another rule than the program's, of moments in another format, or one that clips gradients where
+/// the program does not.
 fn check_optimizer(program: &Program, options: &RunOptions<'_>) -> Result<(), InputError> {
     if options.optimizer.rule != program.rule {
         let message =
             format!("is not the optimizer of the program, which steps by {}: build it with the same", program.rule);
         return Err(InputError::flag("optimizer", options.optimizer.rule.to_string(), message));
+    }
+    if options.optimizer.moments != program.moments {
+        let message = format!(
+            "is not the format of the program's moments, which are {}: build it with the same",
+            program.moments
+        );
+        return Err(InputError::flag("moments", options.optimizer.moments.to_string(), message));
     }
     if options.optimizer.clip_norm.is_some() != program.clips() {
         let message = "is not what the program says of clipping: build it with the same optimizer";

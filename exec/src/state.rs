@@ -4,7 +4,7 @@ mod share;
 
 use std::borrow::Cow;
 
-use lockstep_models::{AccuracyMonitor, Program};
+use lockstep_models::{AccuracyMonitor, Moments, Program};
 
 pub use share::share_state;
 
@@ -40,6 +40,8 @@ pub struct State<V = Vec<f32>> {
     pub statistics: Vec<V>,
     /// What the optimizer keeps for each parameter, state by state; none for learners that have an average model.
     pub states: Vec<V>,
+    /// The format of these, to whose numbers they are rounded.
+    pub moments: Moments,
     /// z and, unless it has not moved yet, z_prev.
     pub average: Option<(V, Option<V>)>,
     /// The reference models of all devices but the first, whose reference is the average model; empty where there are
@@ -60,6 +62,7 @@ impl State<Cow<'_, [f32]>> {
             weights: all(self.weights),
             statistics: all(self.statistics),
             states: all(self.states),
+            moments: self.moments,
             average: self.average.map(|(z, previous)| (z.into_owned(), previous.map(Cow::into_owned))),
             references: all(self.references),
             buffers: all(self.buffers),
@@ -89,7 +92,7 @@ impl State {
         self.statistics.get(rank).cloned().unwrap_or_else(of_all)
     }
 
-    /// Whether it matches `program`: the same model, and an average model where the program has one.
+    /// Whether it matches `program`: the same model, moments of its format, and an average model where the program has one.
     pub(crate) fn fits(&self, program: &Program) -> bool {
         let (parameters, statistics) =
             (program.whole_model().parameter_elements(), program.model.statistics_elements());
@@ -101,6 +104,7 @@ impl State {
             && self.average.is_some() == program.averages()
             && (self.average.is_some() || !self.weights.is_empty() && self.states.len() == program.rule.states().len())
             && self.states.iter().all(|state| long(state, parameters))
+            && self.moments == program.moments
             && !self.statistics.is_empty()
             && (self.buffers.is_empty() || self.buffers.len() == program.state_buffers().count())
             && program.state_buffers().zip(&self.buffers).all(|((of, _), values)| long(values, program.elements(of)))

@@ -81,7 +81,8 @@ fn one_rank(
     seed: u64,
     (parameters, states): (Vec<f32>, Vec<Vec<f32>>),
 ) -> Result<Replica, ExecError> {
-    let alone = Job { rule: program.rule, ..Job::new(Arc::clone(model), 1, program.batch_per_rank) }.program()?;
+    let (rule, moments) = (program.rule, program.moments);
+    let alone = Job { rule, moments, ..Job::new(Arc::clone(model), 1, program.batch_per_rank) }.program()?;
     let (arenas, threads) = (&Arenas::default(), &Threads::one());
     let decoders = &replica.decoders();
     let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads, decoders };

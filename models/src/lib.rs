@@ -60,6 +60,6 @@ pub use task::{
     Exchange, Formula, MomentStep, OfStep, Op, Operand, Phase, Rows, SampleMove, SgdStep, Squares, Start, StepNumbers,
     Stream, Task, TaskId, Term, Turns,
 };
-pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Precision, SampleTensor, Shape};
+pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Moments, Precision, SampleTensor, Shape};
 pub use timeline::{CriticalPath, INPUT_WAIT, Step, Timeline, Total, Totals, WAIT, median, quantile, straggling_s};
 pub use timeline::{critical_path, overlap};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use lockstep_topology::{Dtype, ErrorPlace, InputError};
 
 use crate::{
-    Buffer, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, PassRanks, Piece, Program,
-    RankRange, Role, Shard, Sharding, Stages, Task, passes,
+    Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, PassRanks, Piece, Program, RankRange,
+    Role, Shard, Sharding, Stages, Task, passes,
 };
 
 use crate::graph::Tensor;
@@ -149,7 +149,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
     let (chains, chain_of) = chain_of_layers(model);
     let lowering = Lowering { graph, job, model, sharding, chain_of: &chain_of, stages };
     let (mut roles, mut buffers) = lowering.roles()?;
-    let rounds = Buffer::Gradients.dtype(job.gradients, job.precision, &[]) != Dtype::F32;
+    let rounds = job.gradients.dtype(job.precision) != Dtype::F32;
     buffers.extend(declared_sum(model, &chains, &roles, rounds));
     if job.servers() > 0 {
         roles.push(server(&roles[0], Members::range(job.workers, job.servers()), job.concurrent_exchanges));
@@ -158,6 +158,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
         model: Arc::clone(model),
         precision: job.precision,
         gradients: job.gradients,
+        moments: job.moments,
         rule: job.rule,
         chains,
         roles,

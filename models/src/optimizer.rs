@@ -15,7 +15,7 @@ mod tests;
 
 use std::fmt;
 
-use crate::{Coefficient, MomentStep, SgdStep, StepNumbers};
+use crate::{Coefficient, MomentStep, Moments, SgdStep, StepNumbers};
 
 pub use averaging::{Assignment, Averaging};
 pub use decay::Decay;
@@ -64,6 +64,8 @@ pub struct Optimizer {
     pub beta1: f64,
     /// β₂: the part of the second moment that a step keeps.
     pub beta2: f64,
+    /// The format in which it keeps what it has for each parameter.
+    pub moments: Moments,
     /// ε: what is added to the root of the second moment before a division by it.
     pub epsilon: f64,
     /// λ: the part of a weight that is added to its gradient, apart from the loss (Goyal et al. 2017, Eq. 8), or by
@@ -90,6 +92,7 @@ impl Default for Optimizer {
             nesterov: false,
             beta1: 0.9,
             beta2: 0.999,
+            moments: Moments::F32,
             epsilon: 1e-8,
             weight_decay: 0.0,
             clip_norm: None,
@@ -205,6 +208,9 @@ impl fmt::Display for Optimizer {
         write!(f, "rate {} (scaling {}), ", self.learning_rate, self.scaling)?;
         write!(f, "warm-up {}, decay {}, ", self.warm_up, self.decay)?;
         write!(f, "{}, ", self.rule.describe(self))?;
+        if self.moments != Moments::F32 {
+            write!(f, "moments in {}, ", self.moments)?;
+        }
         let spared = if self.decay_batch_norm { "batch norm too" } else { "not on batch norm" };
         let left_out = if self.no_decay.is_empty() { String::new() } else { format!(", none on {}", self.no_decay) };
         write!(f, "weight decay {} ({spared}{left_out})", self.weight_decay)?;

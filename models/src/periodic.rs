@@ -140,6 +140,7 @@ fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [(u
         batch_per_rank: of.batch_per_rank,
         precision: of.precision,
         gradients: of.gradients,
+        moments: of.moments,
         rule: of.rule,
         accumulate: 1,
         buffers: declared.collect(),

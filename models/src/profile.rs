@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use decode::DecodeEntry;
 pub use disturbed::{CONTENTION, PROCESS_MESSAGES, THREAD_MESSAGES, disturbed_note};
 pub use gpu::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
-pub use key::{chain_key, cpu_chain_key, formula_key, in_precision, key_of, read_key};
+pub use key::{FormulaKey, chain_key, cpu_chain_key, formula_key, in_precision, key_of, read_key};
 pub use noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.

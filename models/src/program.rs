@@ -22,8 +22,8 @@ use lockstep_topology::Dtype;
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Precision, Sharding,
-    SquareSum, StageOrder, Start, TransformAt, UpdateRule,
+    Assignment, Averaging, Buffer, Declared, Formula, Gradients, LayerId, Members, Mesh, Model, Moments, Partition,
+    Precision, Sharding, SquareSum, StageOrder, Start, TransformAt, UpdateRule,
 };
 pub use check::Proofs;
 pub use consensus::SharedModels;
@@ -90,6 +90,8 @@ pub struct Program {
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
     pub gradients: Gradients,
+    /// Those in which the optimizer keeps its state.
+    pub moments: Moments,
     /// The rule of the optimizer, which says what is kept for each parameter.
     pub rule: UpdateRule,
     /// Fused layers, each run by one kernel; a partition of all layers but the input, in topological order.
@@ -147,7 +149,12 @@ impl Program {
 
     /// The format of a buffer, in memory and in messages.
     pub fn dtype(&self, buffer: Buffer) -> Dtype {
-        buffer.dtype(self.gradients, self.precision, &self.buffers)
+        buffer.dtype((self.precision, self.gradients, self.moments), &self.buffers)
+    }
+
+    /// Bytes that `formula` reads and writes for each element, by the formats of its buffers.
+    pub fn bytes_moved(&self, formula: &Formula) -> u64 {
+        formula.accesses().map(|(buffer, accesses)| accesses * self.dtype(buffer).bytes(1)).sum()
     }
 
     /// The buffer in which layers find their parameters: gathered ones where parameters are sharded.

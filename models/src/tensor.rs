@@ -9,6 +9,6 @@ mod shape;
 pub use dimension::Dimension;
 pub(crate) use layout::transition;
 pub use layout::{AxisLayout, Layout};
-pub use precision::{Gradients, Precision};
+pub use precision::{Gradients, Moments, Precision};
 pub use sample_tensor::SampleTensor;
 pub use shape::{ImageShape, Shape};

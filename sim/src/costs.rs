@@ -20,7 +20,7 @@ pub use table::CostTable;
 use lockstep_models::{Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, Rendezvous, Route};
 use lockstep_topology::nccl::NcclAnswer;
-use lockstep_topology::{Cluster, InputError, Library};
+use lockstep_topology::{Cluster, Dtype, InputError, Library};
 
 use crate::noise::Noise;
 
@@ -116,18 +116,19 @@ pub trait Costs: Send + Sync {
         self.adjusted().and_then(|inner| inner.sample_copy())
     }
 
-    /// Moving this many elements through memory, read or written: an update moves five for each parameter.
+    /// Moving this many fp32 elements through memory, read or written: an update moves five for each parameter.
     fn moved(&self, device: &Device, elements: u64) -> Cost {
         if elements == 0 { Cost::default() } else { self.update(device, elements.div_ceil(5)) }
     }
 
-    /// The operation `name` ([`formula_key`](lockstep_models::profile::formula_key)) on `elements` parameters, each with
-    /// this many accesses to memory, by which it is estimated where it was not measured.
-    fn formula(&self, device: &Device, name: &str, elements: u64, accesses: u64) -> Cost {
-        let own = self.moved(device, accesses * elements);
+    /// The operation `name` ([`formula_key`](lockstep_models::profile::formula_key)) on `elements` parameters, which moves
+    /// `bytes` bytes for each of them, by which it is estimated where it was not measured.
+    fn formula(&self, device: &Device, name: &str, elements: u64, bytes: u64) -> Cost {
+        let all = in_fp32(bytes * elements);
+        let own = self.moved(device, all);
         let Some(inner) = self.adjusted() else { return own };
         // Adjusted as what moves as much is.
-        let (of, moved) = (inner.formula(device, name, elements, accesses), inner.moved(device, accesses * elements));
+        let (of, moved) = (inner.formula(device, name, elements, bytes), inner.moved(device, all));
         let scaled = |own: f64, of: f64, moved: f64| if moved == of { own } else { own * (of / moved) };
         Cost {
             seconds: scaled(own.seconds, of.seconds, moved.seconds),
@@ -177,6 +178,11 @@ pub trait Costs: Send + Sync {
     fn notes(&self, program: &Program) -> Vec<String> {
         self.adjusted().map_or_else(Vec::new, |inner| inner.notes(program))
     }
+}
+
+/// The fp32 elements that are as long as `bytes`.
+pub(crate) fn in_fp32(bytes: u64) -> u64 {
+    bytes.div_ceil(Dtype::F32.bytes(1))
 }
 
 /// Costs whose messages are those of `inner`, changed.

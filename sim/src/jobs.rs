@@ -7,7 +7,7 @@ use lockstep_models::{Op, Program, Role};
 use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{Dtype, InputError, Rank, Time};
 
-use crate::costs::Cost;
+use crate::costs::{Cost, in_fp32};
 use crate::engine::{Job, Jobs};
 use crate::fluid::Fluid;
 use crate::machine::Resources;
@@ -189,18 +189,21 @@ pub(crate) fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: 
             Cost { seconds: f64::from(*calls) * each.as_secs_f64(), memory: 0.0, occupancy: 0.0 }
         }
         Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()),
-        Op::Elementwise(of) => match formula_key(program, op) {
-            Some((name, elements)) => costs.formula(device, name, elements, of.formula.accesses()),
-            None => {
-                // The largest part: that of the first ranks along the axes.
-                let part = program.own_part(&of.range, of.shared, 0);
-                costs.moved(device, of.formula.accesses() * (part.end - part.start))
+        Op::Elementwise(of) => {
+            let bytes = program.bytes_moved(&of.formula);
+            match formula_key(program, op) {
+                Some(key) => costs.formula(device, &key.name, key.elements, bytes),
+                None => {
+                    // The largest part: that of the first ranks along the axes.
+                    let part = program.own_part(&of.range, of.shared, 0);
+                    costs.moved(device, in_fp32(bytes * (part.end - part.start)))
+                }
             }
-        },
-        // Each element is read once.
-        Op::Squares(_) => {
-            formula_key(program, op).map_or_else(Cost::default, |(name, own)| costs.formula(device, name, own, 1))
         }
+        // Each element is read once.
+        Op::Squares(of) => formula_key(program, op).map_or_else(Cost::default, |key| {
+            costs.formula(device, &key.name, key.elements, program.dtype(of.buffer).bytes(1))
+        }),
         Op::Repeat { .. } | Op::Schedule(_) | Op::Exchange(_) => return None,
     };
     Some(cost)

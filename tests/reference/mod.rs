@@ -18,8 +18,8 @@ use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Buffer, Claim, Coefficient, Exchange, Gradients, Job, Op, Optimizer, Phase, PipelinePass, Program, RunLength,
-    SquareSum, StageBody, StepNumbers, Task,
+    Buffer, Claim, Coefficient, Exchange, Gradients, Job, Moments, Op, Optimizer, Phase, PipelinePass, Program,
+    RunLength, SquareSum, StageBody, StepNumbers, Task,
 };
 use lockstep_topology::{Collective, Dtype, InputError, check};
 
@@ -88,9 +88,9 @@ pub(crate) fn train_on(
     let shares = |task: &Task| matches!(&task.op, Op::Elementwise(of) if !of.shared.is_empty());
     let in_parts = program.roles[0].order().is_some() || program.roles[0].tasks.iter().any(shares);
     let in_one = alone(program)?;
-    // Gradients are rounded here, as the program stores them.
+    // Gradients and moments are rounded here, as the program stores them.
     let whole = if in_parts { in_one } else { program.clone() };
-    let whole = &Program { gradients: Gradients::F32, ..whole };
+    let whole = &Program { gradients: Gradients::F32, moments: Moments::F32, ..whole };
     // Every tensor has a place of its own: errors of a memory plan show in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, whole, &whole.roles[0], &apart, seed, &Threads::one())?;
@@ -135,6 +135,8 @@ pub(crate) fn train_on(
             let numbers = optimizer.numbers(u64::from(step), &run_length);
             let (factors, numbers) = clipped(optimizer, numbers, &total);
             replica.evaluate_formula(0..elements, &program.rule.update(&factors, false), &numbers)?;
+            let states = replica.states()?.into_iter().map(|of| rounded(program.moments.dtype(), of));
+            replica.set_states(&states.collect::<Vec<_>>())?;
         }
     }
     Ok(replica.parameters()?)
@@ -203,10 +205,15 @@ fn sum_of(program: &Program, mut a: Vec<f32>, b: &[f32]) -> Vec<f32> {
     stored(program, a)
 }
 
-/// Gradients as the program stores them: in bf16 the nearest numbers, by definition. Of fp32 numbers it drops 16 bits, and is
-/// then either of the two neighbours; of equally near ones it is that with an even last bit.
+/// Gradients as the program stores them.
 fn stored(program: &Program, values: Vec<f32>) -> Vec<f32> {
-    if program.dtype(Buffer::Gradients) == Dtype::F32 {
+    rounded(program.dtype(Buffer::Gradients), values)
+}
+
+/// Numbers as a format stores them: in bf16 the nearest ones, by definition. Of fp32 numbers it drops 16 bits, and is
+/// then either of the two neighbours; of equally near ones it is that with an even last bit.
+pub(crate) fn rounded(dtype: Dtype, values: Vec<f32>) -> Vec<f32> {
+    if dtype == Dtype::F32 {
         return values;
     }
     let nearest = |value: f32| {

@@ -150,6 +150,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--beta2", "", Some("0.9")),
     ("--epsilon", "", Some("0.1")),
     ("--clip-norm", "", Some("0.01")),
+    ("--moments", "", Some("bf16")),
     ("--momentum", "", Some("0.5")),
     ("--momentum-form", "", Some("absorbed")),
     ("--nesterov", "", None),

@@ -161,6 +161,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("beta1", &["adam-beta1"]),
     ("beta2", &["adam-beta2"]),
     ("clip_norm", &["clip-grad", "max-grad-norm", "grad-clip", "gradient-clip-val"]),
+    ("moments", &["exp-avg-dtype"]),
     ("epsilon", &["adam-eps", "adam-epsilon", "eps"]),
     ("ranks_per_node", &["nproc-per-node", "gpus-per-node", "ngpus-per-node", "ntasks-per-node"]),
     ("algorithm", &["algo"]),

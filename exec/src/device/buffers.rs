@@ -213,10 +213,33 @@ fn of_layers<'a>(gathered: &'a Arena, own: &'a Arena) -> &'a Arena {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_models::{Area, Rows, Turns};
+    use std::sync::Arc;
+
+    use lockstep_models::memory::{Memory, Reuse};
+    use lockstep_models::{Area, Job, Moments, Rows, Turns, UpdateRule};
 
     use super::*;
     use crate::number::{bytes_of, bytes_of_mut};
+
+    /// What is allocated for the optimizer and for gradients is what the plan of memory says.
+    #[test]
+    fn states_take_the_planned_bytes() {
+        let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
+        for (rule, strategy) in
+            UpdateRule::ALL.into_iter().flat_map(|rule| ["ssgd", "zero-1", "zero-2", "zero-3"].map(|of| (rule, of)))
+        {
+            for moments in Moments::ALL {
+                let strategy = strategy.parse().unwrap();
+                let program = Job { rule, moments, strategy, ..Job::new(model.clone(), 3, 4) }.program().unwrap();
+                let planned = Memory::of_role(&program, 0, rule.states().len() as u64).unwrap();
+                let places = BufferAddresses::of_role(&program, (&program.roles[0], 0), Reuse::Full);
+                let buffers = Buffers::of_worker(&program, (Vec::new(), Vec::new()), Vec::new(), places);
+                let bytes = |arena: &Arena| arena.dtype().bytes(arena.len() as u64);
+                assert_eq!(buffers.states.iter().map(bytes).sum::<u64>(), planned.optimizer, "{rule} {moments}");
+                assert_eq!(bytes(&buffers.gradients), planned.gradients, "{rule} {moments}");
+            }
+        }
+    }
 
     #[test]
     fn rows_are_packed_unpacked_and_added() {

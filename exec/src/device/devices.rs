@@ -3,7 +3,7 @@
 use std::fmt;
 
 use lockstep_models::memory::ActivationFormat;
-use lockstep_models::{Gradients, Precision, Program};
+use lockstep_models::{Gradients, Moments, Precision, Program};
 use lockstep_topology::{Dtype, ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
@@ -53,6 +53,14 @@ pub trait Devices: fmt::Debug + Send + Sync {
             Dtype::F32 | Dtype::Bf16 => Ok(()),
             other => Err(unkept(gradients, other)),
         }
+    }
+
+    /// Refuses moments of a format in which they do not keep them; unless they say otherwise, none.
+    ///
+    /// # Errors
+    /// Such a format, with the cure.
+    fn check_moments(&self, _: Moments) -> Result<(), InputError> {
+        Ok(())
     }
 
     /// Refuses a program whose ranks `here`, those of this process, need more host memory than is left, before any of

@@ -128,7 +128,7 @@ impl Replica {
     ///
     /// # Errors
     /// Device errors.
-    pub(crate) fn set_states(&mut self, states: &[Vec<f32>]) -> Result<(), DeviceError> {
+    pub fn set_states(&mut self, states: &[Vec<f32>]) -> Result<(), DeviceError> {
         self.places.states().zip(states).try_for_each(|(state, values)| self.set_values_of(state, values))
     }
 

@@ -39,6 +39,7 @@ pub fn check_run(
     }
     devices.check_precision(program.precision)?;
     devices.check_gradients(program.gradients, program.precision)?;
+    devices.check_moments(program.moments)?;
     check_library(program)?;
     if program.clips() {
         devices.check_clipping()?;

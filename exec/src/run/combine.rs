@@ -52,7 +52,9 @@ pub(super) fn combine(
     let (own, statistics) = (of_workers(|values| &mut values.weights), of_workers(|values| &mut values.statistics));
     let references = of_workers(|values| &mut values.reference).into_iter().filter(|model| !model.is_empty());
     let references = references.collect();
-    let carried = State { position, weights: own, statistics, references, states, average, buffers, accuracy_monitor };
+    let moments = program.moments;
+    let carried =
+        State { position, weights: own, statistics, references, states, moments, average, buffers, accuracy_monitor };
     let losses = (0..steps).map(|step| mean_loss(program, &of_ranks[..workers], step)).collect();
     let clock_residual_s = of_ranks.iter().map(|of_rank| of_rank.clock_residual_s).fold(0.0, f64::max);
     let direct_messages = of_ranks.iter().map(|of_rank| of_rank.outcome.direct).sum();

@@ -1,6 +1,6 @@
 //! Sends the state of a training from the first process of a job to all others, so that each continues from it.
 
-use lockstep_models::{AccuracyMonitor, Target};
+use lockstep_models::{AccuracyMonitor, Moments, Target};
 use lockstep_topology::Rank;
 
 use super::{Position, State};
@@ -39,13 +39,14 @@ fn groups(state: &State) -> [Vec<&[f32]>; 6] {
     ]
 }
 
-/// Position, accuracies as bits, and the lengths of all vectors; each list after its number of entries.
+/// Position, the format of moments by its number, accuracies as bits, and the lengths of all vectors; each list after its number of entries.
 fn header(state: &State) -> Vec<u64> {
     let (position, monitor) = (state.position, &state.accuracy_monitor);
     let list = |values: Vec<u64>| std::iter::once(values.len() as u64).chain(values);
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect();
     let lengths = groups(state).map(|group| group.iter().map(|values| values.len() as u64).collect());
-    [position.epoch, position.samples]
+    let moments = Moments::ALL.iter().position(|of| *of == state.moments).unwrap_or_default() as u64;
+    [position.epoch, position.samples, moments]
         .into_iter()
         .chain(list(monitor.before().map(f64::to_bits).into_iter().collect()))
         .chain(list(bits(monitor.recent())))
@@ -66,6 +67,7 @@ fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
     let mut header = control::receive_words(end, first)?.into_iter();
     let mut next = || header.next().unwrap_or_default();
     let position = Position { epoch: next(), samples: next() };
+    let moments = Moments::ALL.into_iter().nth(next() as usize).unwrap_or_default();
     let mut list = || -> Vec<u64> { (0..next()).map(|_| next()).collect() };
     let (before, recent) = (list(), list());
     let lengths: [Vec<u64>; 6] = std::array::from_fn(|_| list());
@@ -87,6 +89,7 @@ fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
         weights,
         statistics,
         states,
+        moments,
         average,
         references: vectors(&lengths[4])?,
         buffers: vectors(&lengths[5])?,
@@ -108,13 +111,15 @@ mod tests {
             weights: vec![some(1, 5), some(9, 5), some(20, 5)],
             statistics: vec![Vec::new(), some(3, 2)],
             states: Vec::new(),
+            moments: Moments::F32,
             average: Some((some(4, 5), Some(some(5, 5)))),
             references: vec![some(6, 5)],
             buffers: vec![some(9, 5), Vec::new()],
             accuracy_monitor: monitor,
         };
         let begun = State { average: Some((some(4, 5), None)), references: Vec::new(), ..learners.clone() };
-        let replicas = State { average: None, states: vec![some(8, 5), some(9, 5)], ..learners.clone() };
+        let states = vec![some(8, 5), some(9, 5)];
+        let replicas = State { average: None, states, moments: Moments::Bf16, ..learners.clone() };
         for state in [learners, begun, replicas] {
             let states = vec![Some(state.clone()), None, None];
             let shared = memory::run(states, 0, |end, own| share_state(end, own.take())).unwrap();

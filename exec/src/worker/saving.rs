@@ -172,7 +172,8 @@ impl Worker<'_> {
             states = models.by_ref().take(program.rule.states().len()).collect();
         }
         let buffers = models.collect();
-        Ok(State { position, weights, statistics, states, average, references, buffers, accuracy_monitor })
+        let moments = program.moments;
+        Ok(State { position, weights, statistics, states, moments, average, references, buffers, accuracy_monitor })
     }
 
     /// The running statistics of all workers, on rank 0.

@@ -294,6 +294,7 @@ impl Experiment {
                 schedule: self.schedule,
                 precision,
                 gradients: self.gradients,
+                moments: self.optimizer.moments,
                 rule: self.optimizer.rule,
                 clips: self.optimizer.clip_norm.is_some(),
                 callback: self.input.as_ref().map_or(Time::ZERO, StatedInput::callback),

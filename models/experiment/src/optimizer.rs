@@ -1,11 +1,12 @@
 //! Reads the optimizer's name and the keys of `[optimizer]`, which are flags too; experiments and recipes share them.
 
-use lockstep_models::{Decay, MomentumForm, NoDecay, Scaling, UpdateRule, WarmUp};
+use lockstep_models::{Decay, Moments, MomentumForm, NoDecay, Scaling, UpdateRule, WarmUp};
 use lockstep_topology::InputError;
 
 use crate::experiment::Experiment;
 use crate::form::{CHOICE, MOMENTUM, NOT_NEGATIVE, POSITIVE, word};
 use crate::setting::{One, PREDICT, ROW, RUN, ReadBy, Reading, SWEEP, SettingEntry};
+use crate::trained::Trained;
 use lockstep_topology::document::Entry;
 
 const fn row(
@@ -91,6 +92,20 @@ pub(crate) static OPTIMIZER: &[SettingEntry] = &[
         "1e-8",
         &One(NOT_NEGATIVE, |e, epsilon| e.optimizer.epsilon = epsilon),
     ),
+    SettingEntry {
+        flag_of: PREDICT | RUN | SWEEP,
+        reads: ReadBy::Both,
+        trained: Some((Trained::As, |run| {
+            Some(run.experiment.optimizer.moments).filter(|of| *of != Moments::F32).map(|of| of.to_string())
+        })),
+        ..row(
+            "moments",
+            "The numbers in which the optimizer keeps its moments, SGD its momentum: fp32 or bf16",
+            "NUMBERS",
+            "fp32",
+            &One(word::<Moments>(), |e, moments| e.optimizer.moments = moments),
+        )
+    },
     row(
         "weight_decay",
         "Weight decay [default: 0; 0.01 for adamw]",

@@ -266,7 +266,7 @@ impl<'a> Tasks<'a> {
         let shared = axes.iter().fold(self.parts_at(node), AxisSet::without);
         let buffer = self.buffer_at(node);
         // Strategies declare buffers of fp32.
-        let dtype = buffer.dtype(job.gradients, job.precision, &[]);
+        let dtype = buffer.dtype((job.precision, job.gradients, job.moments), &[]);
         let chunk = job.chunk.map_or(0, |bytes| dtype.elements_within(bytes.0).max(1));
         let whole = Exchange::new(collective.clone(), job.algorithm_along(axes).clone(), axes, buffer, range.clone());
         let whole = Exchange { shared, chunk, ..whole };

@@ -84,7 +84,8 @@ impl UpdateRule {
     /// # use lockstep_models::{Buffer, UpdateRule};
     /// // It reads g, w, m and v, and writes w, m and v.
     /// let update = UpdateRule::AdamW.update(&[], false);
-    /// assert_eq!((update.accesses(), update.buffers().len()), (7, 2 + UpdateRule::AdamW.states().len()));
+    /// let accesses: Vec<u64> = update.accesses().map(|(_, accesses)| accesses).collect();
+    /// assert_eq!((accesses.iter().sum::<u64>(), accesses.len()), (7, 2 + UpdateRule::AdamW.states().len()));
     /// assert!(update.writes(Buffer::State(1)) && !update.writes(Buffer::Gradients));
     /// ```
     pub fn update(self, factors: &[Coefficient], again: bool) -> Formula {

@@ -1,14 +1,14 @@
 //! Builds the checkpoint: rank 0 collects the state of all ranks and writes it to its host's storage, while the
 //! others wait.
 
-use lockstep_topology::InputError;
+use lockstep_topology::{Dtype, InputError};
 
 use super::{Periodic, Work};
 use crate::{After, Buffer, Op, Program};
 
 impl Program {
     /// The checkpoint of the state: parameters, what the optimizer keeps unless ranks train models of their own, average and reference
-    /// models, running statistics, all in fp32.
+    /// models, running statistics, in fp32 but for moments in bf16.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -28,13 +28,13 @@ impl Program {
     pub fn checkpoint(&self) -> Result<Program, InputError> {
         let mut work = Work::new(self);
         let (workers, elements) = (u64::from(self.workers()), self.whole_model().parameter_elements());
-        let mut state = (1 + self.rule.states().len() as u64) * elements;
+        let (mut weights, mut kept) = (elements, self.rule.states().len() as u64 * elements);
         if self.is_in_parts() {
             work.collect_model();
         }
         if self.averages() {
             work.collect_equal("collect weights", Periodic::WEIGHTS, elements);
-            state = (workers + 2) * elements;
+            (weights, kept) = ((workers + 2) * elements, 0);
         }
         let statistics = self.model.statistics_elements();
         work.collect_equal("collect statistics", Periodic::STATISTICS, statistics);
@@ -44,7 +44,8 @@ impl Program {
             _ => 0,
         };
         let after = work.first.len().checked_sub(1).map(|task| After { task, lag: 0 });
-        let save = work.first("save".to_owned(), Op::Save { bytes: 4 * (state + workers * statistics + references) });
+        let bytes = Dtype::F32.bytes(weights + workers * statistics + references) + self.moments.dtype().bytes(kept);
+        let save = work.first("save".to_owned(), Op::Save { bytes });
         work.first[save].after.extend(after);
         let program = work.program(self);
         program.check()?;

@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{Dtype, InputError};
 
 use crate::layer::{Attributes, KINDS};
-use crate::{Dimension, Node, Op, Precision, Program, Shape, UpdateRule};
+use crate::{Buffer, Dimension, Node, Op, Precision, Program, Shape, UpdateRule};
 
 /// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
@@ -17,19 +17,57 @@ pub fn chain_key(program: &Program, chain: usize) -> String {
     key_of(&nodes)
 }
 
-/// The name of an operation on parameters in a profile, and the parameters of one rank; `None` of an operation that costs
-/// what it moves through memory, as momentum SGD's step does.
-pub fn formula_key(program: &Program, op: &Op) -> Option<(&'static str, u64)> {
-    let (name, range, shared) = match op {
-        Op::Squares(of) => ("squares", &of.range, of.shared),
+/// An operation on parameters in a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormulaKey {
+    /// Its name: `adamw`, or `adamw with moments in bf16`.
+    pub name: String,
+    /// The parameters of one rank.
+    pub elements: u64,
+    /// Whether a buffer that it reads is not of fp32.
+    pub is_narrow: bool,
+}
+
+/// The key of an operation on parameters; `None` of an operation that costs what it moves through memory, as momentum SGD's
+/// step on fp32 does.
+///
+/// ```
+/// # use lockstep_models::{Job, Moments, UpdateRule, profile::formula_key, random_model};
+/// let job = |rule, moments| Job { rule, moments, ..Job::new(std::sync::Arc::new(random_model(3, false)), 1, 2) };
+/// let name = |rule, moments| {
+///     let program = job(rule, moments).program().unwrap();
+///     program.roles[0].tasks.iter().find_map(|task| Some(formula_key(&program, &task.op)?.name))
+/// };
+/// assert_eq!(name(UpdateRule::AdamW, Moments::F32).unwrap(), "adamw");
+/// assert_eq!(name(UpdateRule::AdamW, Moments::Bf16).unwrap(), "adamw with moments in bf16");
+/// assert_eq!(name(UpdateRule::Sgd, Moments::F32), None);
+/// ```
+pub fn formula_key(program: &Program, op: &Op) -> Option<FormulaKey> {
+    let (rule, buffers, range, shared) = match op {
+        Op::Squares(of) => ("squares", vec![of.buffer], &of.range, of.shared),
         _ => {
-            let of = op.update().filter(|_| program.rule != UpdateRule::Sgd)?;
-            (program.rule.name(), &of.range, of.shared)
+            let of = op.update()?;
+            (program.rule.name(), of.formula.buffers(), &of.range, of.shared)
         }
     };
+    let formats = buffers.into_iter().map(|buffer| (buffer, program.dtype(buffer)));
+    let mut narrow: Vec<String> = formats
+        .filter(|(_, dtype)| *dtype != Dtype::F32)
+        .map(|(buffer, dtype)| {
+            let what = if matches!(buffer, Buffer::State(_)) { "moments" } else { "gradients" };
+            format!("{what} in {dtype}")
+        })
+        .collect();
+    narrow.sort();
+    narrow.dedup();
+    if narrow.is_empty() && rule == UpdateRule::Sgd.name() {
+        return None;
+    }
+    let is_narrow = !narrow.is_empty();
+    let name = if is_narrow { format!("{rule} with {}", narrow.join(" and ")) } else { rule.to_owned() };
     // The largest part: that of the first ranks along the axes.
     let part = program.own_part(range, shared, 0);
-    Some((name, part.end - part.start))
+    Some(FormulaKey { name, elements: part.end - part.start, is_narrow })
 }
 
 /// The same in a profile's figures of CPUs, which are of several precisions: ` in bf16` follows where it is not fp32.

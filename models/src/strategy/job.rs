@@ -7,8 +7,8 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 
 use super::{Bucket, Strategy};
 use crate::{
-    Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Buffer, Declared, Gradients, LayerId, Mesh, Model, PassRanks,
-    PipelineSchedule, Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt, UpdateRule,
+    Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Buffer, Declared, Gradients, LayerId, Mesh, Model, Moments,
+    PassRanks, PipelineSchedule, Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt, UpdateRule,
 };
 
 /// Everything that decides a program except where its ranks run.
@@ -65,6 +65,8 @@ pub struct Job {
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
     pub gradients: Gradients,
+    /// Those in which the optimizer keeps its state.
+    pub moments: Moments,
     /// The rule of the optimizer.
     pub rule: UpdateRule,
     /// Whether gradients are clipped by their global norm.
@@ -104,6 +106,7 @@ impl Job {
             transform_at: TransformAt::Host,
             precision: Precision::F32,
             gradients: Gradients::F32,
+            moments: Moments::F32,
             rule: UpdateRule::default(),
             clips: false,
             callback: Time::ZERO,

@@ -4,7 +4,7 @@ use lockstep_topology::InputError;
 
 use super::{Job, Shard};
 use crate::graph::NodeWork;
-use crate::{Buffer, Coefficient, Graph, UpdateRule};
+use crate::{Buffer, Coefficient, Graph, Moments, UpdateRule};
 
 impl Graph {
     /// The same graph with the optimizer's steps by `rule`, on gradients that are clipped or not: strategies lay out
@@ -26,7 +26,7 @@ impl Graph {
 }
 
 impl Job {
-    /// Refuses a rule that cannot step as the strategy does: learners step by plain SGD, and with a variable batch a step
+    /// Refuses a rule that cannot step as the strategy does: learners step by plain SGD, which has no state, and with a variable batch a step
     /// updates split layers once for each part of its samples.
     pub(crate) fn check_rule(&self, shard: Option<&Shard>) -> Result<(), InputError> {
         let refused = |message: String| Err(InputError::flag("optimizer", self.rule.to_string(), message));
@@ -36,6 +36,10 @@ impl Job {
                 "has no states for each learner: the learners of {strategy} step by SGD, and their average model has the \
                  momentum: use sgd, or ssgd or zero-1 to zero-3"
             ));
+        }
+        if self.strategy.trains_apart() && self.moments != Moments::F32 {
+            let message = format!("is of no effect: the learners of {strategy} keep no moments: leave it out");
+            return Err(InputError::flag("moments", self.moments.to_string(), message));
         }
         let varies = shard.is_some_and(|(_, sharding)| sharding.variable_batch);
         if varies && !rule.updates_again() {

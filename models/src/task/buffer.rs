@@ -2,7 +2,7 @@
 
 use lockstep_topology::Dtype;
 
-use crate::{Gradients, Precision};
+use crate::{Gradients, Moments, Precision};
 
 /// A memory area that every rank of a role has; sizes are in elements of
 /// [`Program::dtype`](crate::Program::dtype).
@@ -29,13 +29,18 @@ impl Buffer {
     /// program declares.
     pub const SUMS: Buffer = Buffer::Declared(0);
 
-    /// The format of its numbers, in memory and in messages: that of gradients is chosen, a declared buffer of `declared`
-    /// states its own, all others are fp32.
-    pub fn dtype(self, gradients: Gradients, precision: Precision, declared: &[Declared]) -> Dtype {
+    /// The format of its numbers, in memory and in messages: those of gradients and of the optimizer's state are chosen, a
+    /// declared buffer of `declared` states its own, all others are fp32.
+    pub fn dtype(
+        self,
+        (precision, gradients, moments): (Precision, Gradients, Moments),
+        declared: &[Declared],
+    ) -> Dtype {
         match self {
             Buffer::Gradients => gradients.dtype(precision),
+            Buffer::State(_) => moments.dtype(),
             Buffer::Declared(index) => declared.get(index).map_or(Dtype::F32, |buffer| buffer.dtype),
-            Buffer::Parameters | Buffer::Weights | Buffer::State(_) | Buffer::Norm => Dtype::F32,
+            Buffer::Parameters | Buffer::Weights | Buffer::Norm => Dtype::F32,
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Term {
 /// let (w, g) = (Operand::Buffer(Buffer::Parameters), Operand::Buffer(Buffer::Gradients));
 /// let t = Operand::Local(0);
 /// let sgd = Formula::new("sgd").add(t, g, Coefficient::WeightDecay, w).subtract(w, w, Coefficient::Rate, t);
-/// assert_eq!((sgd.accesses(), sgd.buffers()), (3, vec![Buffer::Gradients, Buffer::Parameters]));
+/// assert_eq!(sgd.accesses().collect::<Vec<_>>(), [(Buffer::Gradients, 1), (Buffer::Parameters, 2)]);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formula {
@@ -181,11 +181,10 @@ impl Formula {
         self.terms.iter().any(|term| term.factor.learns())
     }
 
-    /// fp32 elements read and written for each element: one for each buffer that is read and one for each
-    /// that is written.
-    pub fn accesses(&self) -> u64 {
-        let of = |buffer: &Buffer| u64::from(self.reads(*buffer)) + u64::from(self.writes(*buffer));
-        self.buffers().iter().map(of).sum()
+    /// Its buffers, each with the numbers that are read and written there for each element: one if it is read, and one if it
+    /// is written.
+    pub fn accesses(&self) -> impl Iterator<Item = (Buffer, u64)> {
+        self.buffers().into_iter().map(|of| (of, u64::from(self.reads(of)) + u64::from(self.writes(of))))
     }
 
     /// The same with one buffer instead of another.

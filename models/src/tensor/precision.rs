@@ -1,10 +1,9 @@
-//! `Precision`: defines the number formats in which layers are trained, and `Gradients`: those in which their gradients
-//! are kept and exchanged.
+//! `Precision`: defines the number formats in which layers are trained, `Gradients`: those in which their gradients are
+//! kept and exchanged, and `Moments`: those in which the optimizer keeps its state.
 //!
-//! Whatever the precision, parameters and the optimizer's state are fp32 (master weights; Micikevicius et al. 2018,
-//! "Mixed Precision Training", section 3.1), and so are batch norm's statistics and losses. Below 32 bits
-//! activations and their gradients take 16 each, and convolutions and products read a copy of the weights in the
-//! precision's own format.
+//! Whatever the precision, parameters are fp32 (master weights; Micikevicius et al. 2018, "Mixed Precision Training",
+//! section 3.1), and so are batch norm's statistics and losses. Below 32 bits activations and their gradients take 16
+//! each, and convolutions and products read a copy of the weights in the precision's own format.
 
 use lockstep_topology::Dtype;
 use lockstep_topology::cluster::PeakPrecision as Format;
@@ -80,5 +79,30 @@ impl Gradients {
     /// Their format where layers are trained in `precision`.
     pub fn dtype(self, precision: Precision) -> Dtype {
         if self == Gradients::Half { precision.activation_dtype() } else { Dtype::F32 }
+    }
+}
+
+/// The format in which the optimizer keeps what it has for each parameter: the moments of Adam, SGD's momentum.
+///
+/// A step widens them, computes in fp32, moves the weights along moments that are not rounded yet, and then rounds the
+/// moments to the nearest numbers of the format, of equally near ones to that with an even last bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Moments {
+    /// fp32.
+    #[default]
+    F32,
+    /// bf16, as DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.3.3, keeps both moments of AdamW.
+    Bf16,
+}
+
+lockstep_topology::named!(Moments, "format of moments": F32 = "fp32", Bf16 = "bf16");
+
+impl Moments {
+    /// Their format in memory.
+    pub fn dtype(self) -> Dtype {
+        match self {
+            Moments::F32 => Dtype::F32,
+            Moments::Bf16 => Dtype::Bf16,
+        }
     }
 }

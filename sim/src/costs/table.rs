@@ -11,7 +11,7 @@ use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 use lockstep_topology::{Dtype, InputError, Library};
 
 use super::measured::{Measured, Sample, formulas, interpolate, sort};
-use super::{Cost, Costs, MessageCost, Pair, Roofline};
+use super::{Cost, Costs, MessageCost, Pair, Roofline, in_fp32};
 use crate::noise::Noise;
 
 /// The seed of the start in a profile's noise.
@@ -136,11 +136,12 @@ impl Costs for CostTable {
         measured.cost(device, interpolate(&measured.update, elements as f64), roof)
     }
 
-    fn formula(&self, device: &Device, name: &str, elements: u64, accesses: u64) -> Cost {
-        let moved = self.moved(device, accesses * elements);
+    fn formula(&self, device: &Device, name: &str, elements: u64, bytes: u64) -> Cost {
+        let all = in_fp32(bytes * elements);
+        let moved = self.moved(device, all);
         let Some(measured) = self.measured(device) else { return moved };
         measured.formulas.get(name).map_or(moved, |points| {
-            measured.cost(device, interpolate(points, elements as f64), Roofline.moved(device, accesses * elements))
+            measured.cost(device, interpolate(points, elements as f64), Roofline.moved(device, all))
         })
     }
 
@@ -237,9 +238,9 @@ impl Costs for CostTable {
             format!("{} {} was not measured: {from}", phases.join(" and "), program.chain_name(chain))
         };
         let keys = program.roles.iter().flat_map(|role| &role.tasks).filter_map(|task| formula_key(program, &task.op));
-        let names: BTreeSet<&str> = keys.map(|(name, _)| name).collect();
-        let unknown = |name: &&str| all().all(|measured| !measured.formulas.contains_key(*name));
-        let of_formula = |name| format!("{name} was not measured: estimated from the update by what it moves");
+        let names: BTreeSet<String> = keys.map(|key| key.name).collect();
+        let unknown = |name: &String| all().all(|measured| !measured.formulas.contains_key(name));
+        let of_formula = |name: String| format!("{name} was not measured: estimated from the update by what it moves");
         missing.into_iter().map(note).chain(names.into_iter().filter(unknown).map(of_formula)).collect()
     }
 }

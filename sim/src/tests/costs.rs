@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_models::{Layer, UpdateRule};
+use lockstep_models::{Gradients, Layer, Moments, Precision, UpdateRule};
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::DeviceId;
 
@@ -98,23 +98,75 @@ fn steps_of_other_optimizers_by_hand() {
     let device = &world.cluster.devices()[0];
     let mut profile = profile(&program, 1);
     let unmeasured = CostTable::new(&profile).expect("a profile");
-    assert_eq!(unmeasured.formula(device, "adamw", 2000, 7), unmeasured.moved(device, 14_000));
+    assert_eq!(unmeasured.formula(device, "adamw", 2000, 28), unmeasured.moved(device, 14_000));
     let note = "adamw was not measured: estimated from the update by what it moves";
     assert!(unmeasured.notes(&program).iter().any(|own| own == note));
     let seconds = Interval::exact(3e-3);
     profile.formulas = vec![FormulaEntry { formula: "adamw".into(), elements: 1000, seconds, slowdown: 1.2 }];
     let table = CostTable::new(&profile).expect("a profile");
     let wanted = Cost { seconds: 6e-3, memory: 0.6, ..Cost::default() };
-    assert_eq!(table.formula(device, "adamw", 2000, 7), wanted);
+    assert_eq!(table.formula(device, "adamw", 2000, 28), wanted);
     assert!(!table.notes(&program).iter().any(|own| own == note));
     // Adjusted costs adjust it as they adjust what moves as much.
     let slow = Twice(&table);
-    let adjusted = slow.formula(device, "adamw", 2000, 7);
+    let adjusted = slow.formula(device, "adamw", 2000, 28);
     assert_close(adjusted.seconds, 12e-3, "twice as long");
     assert_eq!((adjusted.memory, adjusted.occupancy), (wanted.memory, wanted.occupancy));
-    assert_eq!(slow.formula(device, "squares", 2000, 1), slow.moved(device, 2000));
+    assert_eq!(slow.formula(device, "squares", 2000, 4), slow.moved(device, 2000));
     profile.formulas[0].elements = 0;
     assert!(CostTable::new(&profile).is_err());
+}
+
+/// A step costs what its buffers take in their formats: AdamW moves g, w twice and each moment twice; momentum SGD the same
+/// with one state. Figures in fp32 stand for no others, and a note names what was not measured.
+#[test]
+fn narrow_operands_cost_their_bytes() {
+    let world = World::host(2, 2);
+    let device = &world.cluster.devices()[0];
+    for (rule, gradients, moments, bytes, name) in [
+        (UpdateRule::AdamW, Gradients::F32, Moments::F32, 28, Some("adamw")),
+        (UpdateRule::AdamW, Gradients::F32, Moments::Bf16, 20, Some("adamw with moments in bf16")),
+        (UpdateRule::AdamW, Gradients::Half, Moments::F32, 26, Some("adamw with gradients in bf16")),
+        (
+            UpdateRule::AdamW,
+            Gradients::Half,
+            Moments::Bf16,
+            18,
+            Some("adamw with gradients in bf16 and moments in bf16"),
+        ),
+        (UpdateRule::Sgd, Gradients::F32, Moments::F32, 20, None),
+        (UpdateRule::Sgd, Gradients::F32, Moments::Bf16, 16, Some("sgd with moments in bf16")),
+        (UpdateRule::Sgd, Gradients::Half, Moments::F32, 18, Some("sgd with gradients in bf16")),
+    ] {
+        let program = program(&Job { rule, gradients, moments, precision: Precision::Bf16, ..mlp(2) });
+        let update = program.roles[0].tasks.iter().find(|task| task.op.update().is_some()).expect("an update");
+        let of = update.op.update().expect("an update");
+        let elements = of.range.end - of.range.start;
+        let mut profile = profile(&program, 1);
+        let seconds = Interval::exact(3e-3);
+        profile.formulas = vec![FormulaEntry { formula: "adamw".into(), elements, seconds, slowdown: 1.2 }];
+        let cost = |table: &CostTable| {
+            let platform = world.platform(table, NetworkModel::MaxMin);
+            crate::jobs::cost(&update.op, &program, &platform, device, 0).expect("a task of a device")
+        };
+        let table = CostTable::new(&profile).expect("a profile");
+        let by_bytes = table.moved(device, (bytes * elements).div_ceil(4));
+        assert_eq!(cost(&table) == by_bytes, name != Some("adamw"), "{name:?}");
+        let unknown = name.filter(|name| *name != "adamw").map(|name| format!("{name} was not measured"));
+        let notes = table.notes(&program);
+        assert_eq!(
+            notes.iter().filter(|note| note.contains("estimated from the update")).count(),
+            unknown.iter().count()
+        );
+        assert!(unknown.is_none_or(|unknown| notes.iter().any(|note| note.starts_with(&unknown))), "{notes:?}");
+        // A figure of its own is taken where there is one.
+        if let Some(name) = name {
+            profile.formulas[0].formula = name.to_owned();
+            assert_eq!(cost(&CostTable::new(&profile).expect("a profile")).seconds, 3e-3, "{name}");
+        }
+        let roof = Roofline.formula(device, "", elements, bytes);
+        assert_eq!(roof, Roofline.moved(device, (bytes * elements).div_ceil(4)));
+    }
 }
 
 /// Updates that take twice as long.

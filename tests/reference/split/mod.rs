@@ -11,6 +11,7 @@
 mod part;
 mod rows;
 
+use std::mem::take;
 use std::ops::Range;
 
 use lockstep_data::{Dataset, Sampler};
@@ -18,12 +19,12 @@ use lockstep_exec::ExecError;
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
-    Axis, AxisLayout, Dimension, LayerId, Model, Optimizer, Parameter, Pass, Program, RunLength, SgdStep, ShardLayer,
-    Sharding, SquareSum, StepNumbers, UpdateRule,
+    Axis, AxisLayout, Dimension, LayerId, Model, Moments, Optimizer, Parameter, Pass, Program, RunLength, SgdStep,
+    ShardLayer, Sharding, SquareSum, StepNumbers, UpdateRule,
 };
 use lockstep_topology::InputError;
 
-use super::added_up;
+use super::{added_up, rounded};
 use part::Part;
 
 /// Learnable parameters of the whole model after `steps` steps of `program`.
@@ -56,7 +57,7 @@ pub(super) fn train(
     let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
     let boundary = boundary(program, sharding);
 
-    let mut weights = Weights::new(init::parameters(whole, seed), optimizer.rule);
+    let mut weights = Weights::new(init::parameters(whole, seed), optimizer);
     let part = |samples| Part::new(program, sharding, samples, seed);
     let mut of_worker = (0..workers).map(|_| part(samples)).collect::<Result<Vec<Part<'_>>, _>>()?;
     let mut of_pass = part(sharding.pass_samples())?;
@@ -205,11 +206,12 @@ struct Weights {
     values: Vec<f32>,
     states: [Vec<f32>; 2],
     rule: UpdateRule,
+    moments: Moments,
 }
 
 impl Weights {
-    fn new(values: Vec<f32>, rule: UpdateRule) -> Weights {
-        Weights { states: [(); 2].map(|()| vec![0.0; values.len()]), values, rule }
+    fn new(values: Vec<f32>, of: &Optimizer) -> Weights {
+        Weights { states: [(); 2].map(|()| vec![0.0; values.len()]), values, rule: of.rule, moments: of.moments }
     }
 
     /// Updates the parameters of these layers, whose gradients are first multiplied by `scale`.
@@ -218,6 +220,8 @@ impl Weights {
             UpdateRule::Sgd => self.descend(model, layers, (&of.sgd, scale), gradient),
             UpdateRule::Adam | UpdateRule::AdamW => self.adapt(model, layers, (of, scale), gradient),
         }
+        // What is rounded already stays.
+        self.states = take(&mut self.states).map(|of| rounded(self.moments.dtype(), of));
     }
 
     /// Adam, and AdamW where decay is decoupled (Kingma & Ba 2015, end of §2; Loshchilov & Hutter 2019, Alg. 2).

@@ -171,8 +171,10 @@ impl<'a> Part<'a> {
             Work::Whole(kernel) => {
                 let statistics = node.statistics.clone().unwrap_or(0..0);
                 let statistics = &mut self.statistics[statistics.start as usize..statistics.end as usize];
-                kernel
-                    .draw(Draw { seed: self.seed, layer: id.0, first: 0, offset: 0, entry: 0, row: 0, skipped: 0 }, &self.places);
+                kernel.draw(
+                    Draw { seed: self.seed, layer: id.0, first: 0, offset: 0, entry: 0, row: 0, skipped: 0 },
+                    &self.places,
+                );
                 kernel.forward(Mode::Train, &inputs, &weights[parameters(node)], statistics, &mut output);
             }
             Work::Split(kernels) => {

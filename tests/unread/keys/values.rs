@@ -63,6 +63,7 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("beta2", "0.9"),
     ("epsilon", "0.1"),
     ("clip_norm", "0.01"),
+    ("moments", "\"bf16\""),
     ("momentum", "0.5"),
     ("momentum_form", "\"absorbed\""),
     ("nesterov", "true"),

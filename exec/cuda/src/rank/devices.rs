@@ -7,7 +7,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Blueprint, DeviceError, Devices, RankDevice, unkept};
 use lockstep_exec::{ExecError, init};
 use lockstep_models::memory::{ActivationFormat, BufferAddresses, Flattening, Plan};
-use lockstep_models::{Gradients, Precision, Program};
+use lockstep_models::{Gradients, Moments, Precision, Program};
 use lockstep_topology::{Dtype, InputError};
 
 use super::needs::Needs;
@@ -44,6 +44,15 @@ impl Devices for Gpus {
             Dtype::F32 => Ok(()),
             other => Err(unkept(gradients, other)),
         }
+    }
+
+    fn check_moments(&self, moments: Moments) -> Result<(), InputError> {
+        if moments == Moments::F32 {
+            return Ok(());
+        }
+        let message = "is predicted on GPUs, whose updates take moments of fp32 here: leave it out, use device cpu, or predict with \
+                       lockstep sim predict";
+        Err(InputError::flag("moments", moments.to_string(), message))
     }
 
     /// GPU memory is checked when its ranks are made.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lockstep_cuda::Gpus;
 use lockstep_data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
-use lockstep_exec::{ExecError, RunOptions, run};
-use lockstep_models::{Job, Precision};
+use lockstep_exec::{ExecError, RunOptions, check_run, run};
+use lockstep_models::{Job, Moments, Precision};
 
 use crate::{gpus, scene};
 
@@ -61,6 +61,23 @@ fn later_allocation_failures_name_the_use() {
         let Err(ExecError::Device(error)) = outcome(2, 4, &gpus(Precision::F32)) else { panic!("the ninth") };
         let DeviceError::OutOfMemory { what, .. } = &error else { panic!("{error:?}") };
         assert!(!what.is_empty(), "{error}");
+    });
+}
+
+/// What updates on GPUs do not do is refused at its setting, before anything is allocated.
+#[test]
+fn what_updates_do_not_do_is_refused() {
+    scene("errors::what_updates_do_not_do_is_refused", &[], || {
+        let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
+        let job = Job::new(model, 1, 4);
+        for (job, wanted) in [
+            (Job { moments: Moments::Bf16, ..job.clone() }, "--moments: bf16: is predicted on GPUs"),
+            (Job { clips: true, ..job }, "--clip-norm: is predicted on GPUs"),
+        ] {
+            let program = job.program().expect("a program");
+            let error = check_run(&program, 0..1, &*gpus(Precision::F32), 1, false).expect_err(wanted).to_string();
+            assert!(error.starts_with(wanted) && error.contains("use device cpu"), "{error}");
+        }
     });
 }
 

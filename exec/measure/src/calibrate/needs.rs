@@ -13,8 +13,8 @@ use lockstep_models::memory::Memory;
 use lockstep_models::profile::{
     CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, cpu_chain_key, formula_key,
 };
-use lockstep_models::{Elementwise, Gradients, Op, Program, Role};
-use lockstep_topology::InputError;
+use lockstep_models::{Buffer, Elementwise, Gradients, Moments, Op, Program, Role};
+use lockstep_topology::{Dtype, InputError};
 
 /// One figure of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,12 +52,15 @@ impl fmt::Display for Need {
 }
 
 impl Need {
-    /// The figure that a task needs; none if other ranks run it, or an update's figure covers it.
+    /// The figure that a task needs; none if other ranks run it, or an update's figure covers it. Of a program of narrow
+    /// [`formats`], only those that name them.
     pub(super) fn of(program: &Program, op: &Op) -> Option<Need> {
-        if let Some((name, elements)) = formula_key(program, op) {
-            return Some(Need::Formula(name.to_owned(), elements));
+        let is_narrow = is_narrow(program);
+        if let Some(key) = formula_key(program, op) {
+            return (key.is_narrow || !is_narrow).then_some(Need::Formula(key.name, key.elements));
         }
         match op {
+            _ if is_narrow => None,
             Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => None,
             Op::Load { samples, .. } => Some(Need::Load(u64::from(*samples) * program.model.input().elements())),
             Op::Compute { chain, phase, samples, .. } => {
@@ -82,7 +85,10 @@ impl Need {
         let moves = |op: &Op| matches!(op, Op::Elementwise(_) | Op::Copy(_) | Op::Squares(_));
         let is_update = |op: &Op| matches!(Need::of(program, op), Some(Need::Update(_)));
         let own = largest_own(program, role);
-        if !own.is_empty() && role.tasks.iter().any(|task| moves(&task.op) && !is_update(&task.op)) {
+        if !is_narrow(program)
+            && !own.is_empty()
+            && role.tasks.iter().any(|task| moves(&task.op) && !is_update(&task.op))
+        {
             needs.insert(Need::of_update(&own));
         }
         needs
@@ -105,10 +111,27 @@ impl Need {
     }
 }
 
+/// Whether gradients or moments are not of fp32.
+fn is_narrow(program: &Program) -> bool {
+    [Buffer::Gradients, Buffer::State(0)].into_iter().any(|buffer| program.dtype(buffer) != Dtype::F32)
+}
+
+/// The programs whose figures a prediction of `program` takes: keys of passes say nothing of gradients and moments, so their
+/// figures are of those in fp32. Only the operations that name other formats are timed in these.
+fn formats(program: &Program) -> Vec<Program> {
+    let wide = Program { gradients: Gradients::F32, moments: Moments::F32, ..program.clone() };
+    std::iter::once(wide).chain(is_narrow(program).then(|| program.clone())).collect()
+}
+
 /// The longest range of parameters whose optimizer state a rank of a role has: a pipeline stage has some of the
 /// parameters, and a rank that shares out state (ZeRO) has the state of some.
 pub(super) fn largest_own(program: &Program, role: &Role) -> Range<u64> {
     program.updated(role, role.ranks.first()).into_iter().max_by_key(|own| own.end - own.start).unwrap_or(0..0)
+}
+
+/// The figures that all roles of a program need.
+fn needs_of(program: &Program) -> impl Iterator<Item = Need> + '_ {
+    program.roles.iter().flat_map(|role| Need::of_role(program, role))
 }
 
 /// The figures of a profile on which predictions of `program` rest and which could not be measured undisturbed.
@@ -116,8 +139,7 @@ pub fn disturbed(program: &Program, profile: &Profile) -> Vec<String> {
     if profile.disturbed.is_empty() {
         return Vec::new();
     }
-    let mut names: BTreeSet<String> =
-        program.roles.iter().flat_map(|role| Need::of_role(program, role)).map(|need| need.to_string()).collect();
+    let mut names: BTreeSet<String> = formats(program).iter().flat_map(needs_of).map(|need| need.to_string()).collect();
     if program.workers() > 1 {
         names.extend([THREAD_MESSAGES, PROCESS_MESSAGES, CONTENTION].map(str::to_owned));
     }
@@ -129,9 +151,8 @@ pub fn disturbed(program: &Program, profile: &Profile) -> Vec<String> {
 pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>) -> Vec<CalibrationSubject> {
     let mut known = profile.map(Need::known).unwrap_or_default();
     let mut subjects = Vec::new();
-    for (program, data) in programs {
-        // Keys of a profile say nothing of gradients: its figures are of those in fp32.
-        let program = Program { gradients: Gradients::F32, ..program };
+    let formats = programs.iter().flat_map(|(program, data)| formats(program).into_iter().map(move |of| (of, data)));
+    for (program, data) in formats {
         for role in 0..program.roles.len() {
             let needs = Need::of_role(&program, &program.roles[role]);
             if !needs.is_subset(&known) {
@@ -161,7 +182,7 @@ pub fn check_memory(subjects: &[CalibrationSubject], cores: usize) -> Result<(),
 #[cfg(test)]
 mod tests {
     use lockstep_models::profile::Interval;
-    use lockstep_models::{Job, UpdateRule};
+    use lockstep_models::{Job, Precision, UpdateRule};
 
     use super::super::samples::Figure;
     use super::super::{kept, layers};
@@ -227,6 +248,50 @@ mod tests {
                 assert!(more(self::program(strategy, 2, !fuse)) > 0, "{strategy}");
                 assert_eq!(more(self::program(strategy, 3, fuse)) > 0, depends, "{strategy}");
             }
+        }
+    }
+
+    /// Steps on gradients or moments in bf16 are timed in programs of their own, beside those in fp32 that time everything
+    /// else: what fp32 has been timed for needs no more than such steps.
+    #[test]
+    fn steps_in_narrow_formats_are_timed_apart() {
+        let figure = Figure { seconds: Interval::exact(1e-3), slowdown: 1.0, disturbed: false };
+        let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
+        for (rule, strategy) in UpdateRule::ALL.into_iter().flat_map(|rule| ["ssgd", "zero-2"].map(|of| (rule, of))) {
+            let of = |gradients, moments| {
+                let (strategy, clips, precision) = (strategy.parse().expect("a strategy"), true, Precision::Bf16);
+                let job = Job { strategy, rule, clips, precision, gradients, moments, ..Job::new(model.clone(), 2, 6) };
+                let program = job.program().expect("a program");
+                let data = data(&program);
+                (program, data)
+            };
+            let mut profile = empty();
+            let mut timed = |of: (Program, Arc<Dataset>)| {
+                let subjects = missing(vec![of], Some(&profile));
+                let mut names = Vec::new();
+                for subject in &subjects {
+                    let turns = layers::turns(subject, 1);
+                    assert_eq!(turns.once(&Cores::of(1)), turns.operations());
+                    let read = layers::read(subject, vec![figure; turns.operations()]);
+                    let others = read.compute.len() + read.update.len() + read.load.len();
+                    names
+                        .push((others > 0, read.formulas.iter().map(|of| of.formula.clone()).collect::<BTreeSet<_>>()));
+                    lay_over(&mut profile, read);
+                }
+                names
+            };
+            let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+            let step = |formats: &str| format!("{rule} with {formats}");
+            let plain: Vec<&str> =
+                [(rule != UpdateRule::Sgd).then(|| rule.name()), Some("squares")].into_iter().flatten().collect();
+            // Both at once: all of fp32, and the step.
+            let both = timed(of(Gradients::F32, Moments::Bf16));
+            assert_eq!(both, [(true, set(&plain)), (false, set(&[&step("moments in bf16")]))], "{strategy}");
+            assert!(timed(of(Gradients::F32, Moments::F32)).is_empty(), "{strategy}");
+            let half = timed(of(Gradients::Half, Moments::F32));
+            // With zero-2 ranks keep sums of the gradients that are to be clipped, in fp32.
+            let wanted = set(&[&step("gradients in bf16"), "squares with gradients in bf16"]);
+            assert_eq!(half, if strategy == "ssgd" { vec![(false, wanted)] } else { Vec::new() }, "{strategy}");
         }
     }
 

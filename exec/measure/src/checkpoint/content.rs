@@ -1,4 +1,4 @@
-//! The content of a checkpoint file: its header, its tensors, and the digest over both; writes it without a copy.
+//! The content of a checkpoint file: its header, its tensors, and the digest over both; writes it without a copy of fp32 numbers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::thread;
 
 use lockstep_data::number::bytes_of;
 use lockstep_exec::Pins;
+use lockstep_models::Moments;
 use rustix::fs::{Advice, fadvise};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -82,6 +83,18 @@ pub(super) struct Tensor<'a> {
 impl<'a> Tensor<'a> {
     pub(super) fn flat(name: String, values: &'a [f32]) -> Tensor<'a> {
         Tensor::of(name, vec![values.len()], values)
+    }
+
+    /// A tensor of values that the optimizer keeps in this format, to whose numbers they are rounded.
+    pub(super) fn of_moments(name: String, values: &'a [f32], moments: Moments) -> Tensor<'a> {
+        match moments {
+            Moments::F32 => Tensor::flat(name, values),
+            Moments::Bf16 => {
+                // The upper halves are all of such numbers.
+                let bytes = values.iter().flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes()).collect();
+                Tensor { name, dtype: Dtype::BF16, shape: vec![values.len()], bytes }
+            }
+        }
     }
 
     pub(super) fn of(name: impl Into<String>, shape: Vec<usize>, values: &'a [f32]) -> Tensor<'a> {

@@ -10,7 +10,7 @@ use std::io;
 
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Log, Pins, Position, State};
-use lockstep_models::{AccuracyMonitor, Claim, Model};
+use lockstep_models::{AccuracyMonitor, Claim, Model, Moments};
 use lockstep_topology::{InputError, Time};
 use safetensors::Dtype;
 use safetensors::tensor::{SafeTensors, TensorView};
@@ -50,9 +50,9 @@ fn reference(index: usize) -> String {
     format!("reference_{}", index + 1)
 }
 
-/// The tensor name of one of several states of the optimizer.
-fn optimizer_state(index: usize) -> String {
-    format!("optimizer_state_{index}")
+/// The tensor names of so many states of the optimizer.
+fn optimizer_states(count: usize) -> Vec<String> {
+    if count == 1 { vec![VELOCITY.to_owned()] } else { (0..count).map(|at| format!("optimizer_state_{at}")).collect() }
 }
 
 /// The tensor name of a buffer that the program declares as state.
@@ -87,8 +87,8 @@ impl<V: AsRef<[f32]>> Checkpoint<V> {
     }
 
     fn content(&self, model: &Model) -> Content<'_> {
-        let State { position, weights, statistics: of_workers, states, average, references, buffers, accuracy_monitor } =
-            &self.state;
+        let State { position, weights, states, average, references, buffers, accuracy_monitor, .. } = &self.state;
+        let (of_workers, moments) = (&self.state.statistics, self.state.moments);
         let trained = average.as_ref().map_or(&weights[0], |(average, _)| average).as_ref();
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();
@@ -101,9 +101,8 @@ impl<V: AsRef<[f32]>> Checkpoint<V> {
         if average.is_some() {
             tensors.extend(numbered(weights, learner));
         }
-        match states.as_slice() {
-            [only] => tensors.push(Tensor::flat(VELOCITY.to_owned(), only.as_ref())),
-            several => tensors.extend(numbered(several, optimizer_state)),
+        for (name, own) in optimizer_states(states.len()).into_iter().zip(states) {
+            tensors.push(Tensor::of_moments(name, own.as_ref(), moments));
         }
         tensors.extend(previous.map(|previous| Tensor::flat(PREVIOUS.to_owned(), previous.as_ref())));
         tensors.extend(numbered(references, reference));
@@ -215,6 +214,20 @@ impl Tensors<'_> {
         Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
     }
 
+    /// What the optimizer keeps, from tensors of these names, and the format of all of them.
+    fn moments(&self, names: &[String]) -> Result<(Vec<Vec<f32>>, Moments), InputError> {
+        let first = names.first().and_then(|name| self.file.tensor(name).ok());
+        if first.is_none_or(|view| view.dtype() != Dtype::BF16) {
+            return Ok((names.iter().map(|name| self.values(name)).collect::<Result<_, _>>()?, Moments::F32));
+        }
+        let values = |name: &String| -> Result<Vec<f32>, InputError> {
+            let halves = self.bytes(name, Dtype::BF16)?.as_chunks::<2>().0;
+            let widened = |half: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
+            Ok(halves.iter().map(widened).collect())
+        };
+        Ok((names.iter().map(values).collect::<Result<_, _>>()?, Moments::Bf16))
+    }
+
     /// What has been trained.
     fn state(&self, header: &Header) -> Result<State, InputError> {
         let each = |count: usize, name: fn(usize) -> String| -> Result<Vec<Vec<f32>>, InputError> {
@@ -224,20 +237,22 @@ impl Tensors<'_> {
         for name in &header.parameters {
             trained.extend(self.values(name)?);
         }
-        let (weights, states, average) = match header.learners {
-            0 if header.states == 0 => (vec![trained], vec![self.values(VELOCITY)?], None),
-            0 => (vec![trained], each(header.states, optimizer_state)?, None),
+        let (weights, kept, average) = match header.learners {
+            // Headers omit a number of one.
+            0 => (vec![trained], optimizer_states(header.states.max(1)), None),
             learners => {
                 let weights = each(learners, learner)?;
                 let previous = header.previous.then(|| self.values(PREVIOUS)).transpose()?;
                 (weights, Vec::new(), Some((trained, previous)))
             }
         };
+        let (states, moments) = self.moments(&kept)?;
         Ok(State {
             position: Position { epoch: header.epoch, samples: header.samples },
             weights,
             statistics: each(header.workers, statistics)?,
             states,
+            moments,
             average,
             references: each(header.references, reference)?,
             buffers: each(header.buffers, buffer)?,

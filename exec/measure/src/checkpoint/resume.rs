@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lockstep_experiment::Configuration;
-use lockstep_models::Claim;
+use lockstep_models::{Claim, Moments};
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::Checkpoint;
@@ -19,6 +19,16 @@ impl Checkpoint {
     /// # Errors
     /// The first flag in which the two differ.
     pub fn check(&self, shown: &str, identity: &BTreeMap<String, String>) -> Result<(), InputError> {
+        // Files hold the format itself, and the identity only what is not fp32.
+        let (moments, own) = (flag("moments"), self.state.moments);
+        let wanted = identity.get(&moments).cloned().unwrap_or_else(|| Moments::F32.to_string());
+        if self.state.average.is_none() && wanted != own.name() {
+            let message = format!(
+                "the checkpoint {shown} holds moments in {own}: give the same, or start over without {}",
+                ErrorPlace::Flag("resume")
+            );
+            return Err(InputError::new(moments, wanted, message));
+        }
         let other = identity.iter().find(|(flag, value)| self.identity.get(*flag) != Some(value));
         let Some((flag, value)) = other else { return Ok(()) };
         let before = self.identity.get(flag).map_or("nothing", String::as_str);
