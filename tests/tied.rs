@@ -6,13 +6,15 @@ use std::sync::Arc;
 use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Job, LayerId, Mesh, Model, Moments, Optimizer, Pass, UpdateRule};
+use lockstep_models::{Axis, Buffer, Exchange, Job, LayerId, Mesh, Model, Moments, Optimizer, Pass, UpdateRule};
 use lockstep_readers::parse_model;
 use lockstep_topology::InputError;
 use proptest::prelude::*;
 
 use crate::equivalence::{assert_equal_bits, both, buckets, optimizers};
 use crate::reference;
+use crate::split_samples::trains_like;
+use crate::stages::schedules;
 
 const TOKENS: usize = 7;
 const FEATURES: usize = 6;
@@ -164,6 +166,58 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// On stages each of which has one of the two layers, beside other axes: the stages add up what they have made in a step, so
+    /// that only the order of additions differs from one rank's.
+    #[test]
+    fn stages_that_share_a_parameter_train_like_one_rank(
+        (data, tensor, stages) in (1u32..=2, 1u32..=2, 2u32..=3),
+        (strategy, shares_state) in (prop::sample::select(vec!["ssgd", "zero-1", "megatron", "sequence-parallel"]), any::<bool>()),
+        (accumulate, schedule) in (1u32..=3, schedules()),
+        bucket in buckets(),
+        (fuse, fused_output) in (any::<bool>(), any::<bool>()),
+        seed: u64,
+    ) {
+        let output = "kind = \"linear_cross_entropy\", out_features = 11, tie = \"embedding\"";
+        let apart = "name = \"scores\", kind = \"linear\", out_features = 11, tie = \"embedding\" },\n{ kind = \"softmax_cross_entropy\"";
+        let text = if fused_output { DECODER.to_owned() } else { DECODER.replace(&format!("{output}, soft_cap = 5.0"), apart) };
+        let model = Arc::new(parse_model("m.toml", &text).expect("a model"));
+        let accumulate = if schedule.chunks() > 1 { accumulate.min(2) * stages } else { accumulate };
+        let splits = ["megatron", "sequence-parallel"].contains(&strategy);
+        let tensor = if splits { tensor } else { 1 };
+        let ssgd = Job { accumulate, bucket, fuse, ..Job::new(model, data, 2 * tensor) };
+        let mesh = Mesh::new(&[(Axis::Data, data), (Axis::Tensor, tensor), (Axis::Pipeline, stages)]).expect("a mesh");
+        let strategy = format!("{strategy}{}", if splits && shares_state { ":zero-1" } else { "" });
+        let strategy = strategy.parse().expect("a strategy");
+        let staged = Job { strategy, workers: mesh.ranks(), mesh: Some(mesh), schedule, ..ssgd.clone() };
+        let refused = |error: &InputError| error.to_string().contains("the weight of") || error.to_string().contains("axis");
+        prop_assume!(!staged.program().is_err_and(|error| refused(&error)));
+        trains_like(&ssgd, &staged, seed)?;
+    }
+}
+
+/// With a stage for each of the layers, the stages exchange the gradient once a step, whatever the micro-batches, and both update
+/// the parameter, which counts once.
+#[test]
+fn stages_exchange_the_gradient_of_a_shared_parameter_once() {
+    for accumulate in [1, 4] {
+        let mesh = Some("data=2,pipeline=2".parse::<Mesh>().expect("a mesh"));
+        let program = Job { mesh, accumulate, ..Job::new(tied(), 4, 2) }.program().expect("a program");
+        let shared = 0..(TOKENS * FEATURES) as u64;
+        for role in &program.roles {
+            let sums = |of: &&Exchange| of.buffer == Buffer::Gradients && of.range == shared;
+            let sums: Vec<&Exchange> = role.exchanges().map(|(_, of)| of).filter(sums).collect();
+            let between: Vec<Option<(u32, u32)>> = sums.iter().map(|of| of.between).collect();
+            assert_eq!(between, [None, Some((0, 1))], "{}", role.name);
+            let updates = role.tasks.iter().filter(|task| task.op.update().is_some_and(|of| of.range == shared));
+            assert_eq!(updates.count(), 1, "{}", role.name);
+            assert!(program.parameters_of(role).iter().any(|range| range.contains(&0)));
+        }
+    }
+}
+
 #[test]
 fn what_cannot_share_says_so() {
     let cases = [
@@ -171,7 +225,16 @@ fn what_cannot_share_says_so() {
             Job { strategy: "model-parallel".parse().expect("a strategy"), ..Job::new(tied(), 2, 2) },
             "scores has the weight of first",
         ),
-        (Job { mesh: Some("pipeline=2".parse::<Mesh>().expect("a mesh")), ..Job::new(tied(), 2, 2) }, "has stages"),
+        (
+            Job {
+                mesh: Some("pipeline=2".parse::<Mesh>().expect("a mesh")),
+                schedule: "interleaved:2".parse().expect("a schedule"),
+                cut: "at=norm,scores,softmax_cross_entropy1".parse().expect("a cut"),
+                accumulate: 2,
+                ..Job::new(tied(), 2, 2)
+            },
+            "has stages that cut between two layers",
+        ),
     ];
     for (job, wanted) in cases {
         let error = job.program().expect_err(wanted).to_string();

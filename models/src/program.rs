@@ -265,7 +265,7 @@ impl Program {
         self.averaging.is_some_and(|averaging| averaging.assignment != Assignment::Own)
     }
 
-    /// The parameters of the layers that `role` computes, all of them where it has all: ranges in ascending order that
+    /// The parameters that the layers read which `role` computes, all of them where it has all: ranges in ascending order that
     /// do not touch.
     pub fn parameters_of(&self, role: &Role) -> Vec<Range<u64>> {
         if role.order().is_none() {
@@ -273,7 +273,8 @@ impl Program {
             return vec![all];
         }
         let layers = self.layers_of(role);
-        merged(layers.flat_map(|id| &self.model.node(id).parameters).map(|parameter| parameter.range.clone()).collect())
+        let read = layers.flat_map(|id| self.model.parameters_read_by(id));
+        merged(read.map(|parameter| parameter.range.clone()).collect())
     }
 
     /// The layers that `role` computes in forward passes.

@@ -7,7 +7,7 @@ use lockstep_topology::Collective;
 
 use super::{NodeWork, Tensor};
 use crate::tensor::transition;
-use crate::{Axis, AxisLayout, Dimension};
+use crate::{Axis, AxisLayout, Dimension, Pass};
 pub(super) use layer::Operands;
 
 /// A tensor and its layout on the axis in question.
@@ -50,6 +50,12 @@ impl Rule<'_> {
         }
         match self.work {
             NodeWork::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
+            // Of a parameter that two stages share each makes a summand of the gradient.
+            NodeWork::Layer(_, Pass::BackwardWeight)
+                if self.axis == Axis::Pipeline && self.operands.is_some_and(|of| of.shares) =>
+            {
+                all(inputs, AxisLayout::Replicated) && all(outputs, AxisLayout::Partial)
+            }
             NodeWork::Layer(_, pass) => self.operands.is_some_and(|of| of.allow(*pass, inputs, outputs)),
             NodeWork::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
             // Squares are not linear: of the parts of a sum they are no parts. Ranks with parts of a tensor have parts of

@@ -234,7 +234,8 @@ proptest! {
         } else {
             Layer::Dense(Dense { out_features: m as u32, bias: false })
         };
-        let operands = Operands { inputs: vec![LayerId(0)], signature: layer.signature(&[Shape::flat(k as u32)]).unwrap() };
+        let signature = layer.signature(&[Shape::flat(k as u32)]).unwrap();
+        let operands = Operands { inputs: vec![LayerId(0)], signature, shares: false };
         let mut rules = 0;
         for pass in [Pass::Forward, Pass::BackwardData, Pass::BackwardWeight] {
             let whole = computed(pass, by_channel, &weight, &x, &d_y).expect("whole matrices fit");

@@ -64,9 +64,16 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
     };
     let passes = 0..of.sharding.map_or(1, |sharding| sharding.passes.len());
     let mut tasks = Tasks::new(of, 0, passes);
+    let shared = stages.between(model);
     for node in graph.dag.node_indices() {
-        tasks.left_out[node.index()] = chunk_of(node) % stages.stages() != stage;
+        // The other stage sums and updates a parameter of two layers too.
+        let also = shared.is_some_and(|(tie, (low, high))| {
+            let range = &model.node(tie.owner).parameters[0].range;
+            [low, high].contains(&stage) && changes(&graph.dag[node].work, range)
+        });
+        tasks.left_out[node.index()] = chunk_of(node) % stages.stages() != stage && !also;
     }
+    tasks.between = shared.map(|(_, between)| between);
     let (micro, step) = (tasks.of_scope(&[Scope::MicroBatch, Scope::Pass]), tasks.of_scope(&[Scope::Step]));
     let order = StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() };
     let schedule = tasks.task("schedule".to_owned(), Op::Schedule(Arc::new(order.clone())), Vec::new());
@@ -110,6 +117,15 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
         tasks.list[task].after.push(after);
     }
     tasks.list
+}
+
+/// Whether a node sums or updates the parameters in `of`.
+fn changes(work: &NodeWork, of: &Range<u64>) -> bool {
+    match work {
+        NodeWork::Collective { range, .. } => range == of,
+        NodeWork::Elementwise { of: update, .. } => update.range == *of,
+        _ => false,
+    }
 }
 
 fn chunk_of_parameters(model: &Model, stages: &Stages, range: &Range<u64>) -> u32 {

@@ -30,6 +30,8 @@ pub(super) struct Tasks<'a> {
     task_of: Vec<Option<TaskId>>,
     /// By node: whether it belongs to another stage.
     pub(super) left_out: Vec<bool>,
+    /// The stages that share a parameter, where two do.
+    pub(super) between: Option<(u32, u32)>,
     /// By node: whether the first rank along an axis does it for this one, which waits for what it has of its inputs.
     done_by_first: Vec<bool>,
 }
@@ -39,7 +41,8 @@ impl<'a> Tasks<'a> {
     pub(super) fn new(of: Lowering<'a>, rank: u32, passes: Range<usize>) -> Tasks<'a> {
         let count = of.graph.dag.node_count();
         let [left_out, done_by_first] = [(); 2].map(|()| vec![false; count]);
-        Tasks { of, rank, passes, list: Vec::new(), task_of: vec![None; count], left_out, done_by_first }
+        let (list, task_of) = (Vec::new(), vec![None; count]);
+        Tasks { of, rank, passes, list, task_of, left_out, between: None, done_by_first }
     }
 
     /// The same of ranks that are not the first along `axis`: without the nodes that only the first one can run.
@@ -270,6 +273,10 @@ impl<'a> Tasks<'a> {
         let chunk = job.chunk.map_or(0, |bytes| dtype.elements_within(bytes.0).max(1));
         let whole = Exchange::new(collective.clone(), job.algorithm_along(axes).clone(), axes, buffer, range.clone());
         let whole = Exchange { shared, chunk, ..whole };
+        if axes == AxisSet::of(&[Axis::Pipeline]) && self.between.is_some() {
+            let whole = Exchange { algorithm: Algorithm::ring(), between: self.between, ..whole };
+            return ("allreduce between stages", whole);
+        }
         match job.devices() {
             Some(devices) => devices::exchange(whole, &devices),
             None => (collective.name(), whole),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use lockstep_topology::InputError;
 
 use super::StageCut;
-use crate::{LayerId, Model, Pass};
+use crate::{LayerId, Model, Pass, Tie};
 
 /// Consecutive layers that one stage computes, with figures of one sample.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,6 +96,13 @@ impl Stages {
     /// The chunk that a layer belongs to.
     pub fn chunk_of(&self, id: LayerId) -> u32 {
         self.chunks.partition_point(|chunk| chunk.layers.end <= id.0) as u32
+    }
+
+    /// Two layers with one parameter that are on different stages, and these stages, the lower one first.
+    pub fn between(&self, model: &Model) -> Option<(Tie, (u32, u32))> {
+        let tie = model.tie()?;
+        let [owner, reader] = [tie.owner, tie.reader].map(|id| self.chunk_of(id) % self.stages);
+        (owner != reader).then_some((tie, (owner.min(reader), owner.max(reader))))
     }
 
     /// The layers whose outputs cross from `chunk` to the next: those of it or of an earlier chunk that a

@@ -2,7 +2,8 @@
 //! micro-batches accumulate.
 //!
 //! A micro-batch's gradient is the sum of two, and is rounded and added to those of earlier micro-batches as one: so it is made in
-//! a buffer of its own. Without accumulation in fp32 it is made where gradients are.
+//! a buffer of its own. Without accumulation in fp32 it is made where gradients are. Layers on two stages of a pipeline accumulate
+//! apart, and the stages add up what each has.
 
 use crate::task::Op;
 use crate::{Buffer, Declared, LayerId, Model, Phase, Program, Role, Tie};
@@ -30,7 +31,7 @@ impl Program {
     /// How the gradient of the parameters of a chain is made.
     pub fn gradient_share(&self, chain: usize) -> GradientShare {
         let buffer = || self.sum_of_tied().map(Buffer::Declared);
-        match self.model.tie() {
+        match self.model.tie().filter(|tie| !are_apart(*tie, &self.chains, &self.roles)) {
             Some(tie) if self.chains[chain].contains(&tie.reader) => GradientShare::First(buffer()),
             Some(tie) if self.chains[chain].contains(&tie.owner) => GradientShare::Last(buffer()),
             _ => GradientShare::Alone,
@@ -46,9 +47,17 @@ impl Program {
     }
 }
 
+/// Whether the layers are on two stages, which add up what they have made after all micro-batches.
+fn are_apart(tie: Tie, chains: &[Vec<LayerId>], roles: &[Role]) -> bool {
+    let has = |role: &Role, id: LayerId| {
+        role.tasks.iter().any(|task| matches!(&task.op, Op::Compute { chain, .. } if chains[*chain].contains(&id)))
+    };
+    roles.iter().any(|role| role.order().is_some() && has(role, tie.owner) != has(role, tie.reader))
+}
+
 /// The buffer of a model with a tie, where some role accumulates gradients, or rounds them.
 pub(crate) fn declared_sum(model: &Model, chains: &[Vec<LayerId>], roles: &[Role], rounds: bool) -> Option<Declared> {
-    let Tie { owner, .. } = model.tie()?;
+    let Tie { owner, .. } = model.tie().filter(|tie| !are_apart(*tie, chains, roles))?;
     let accumulates = |role: &Role| {
         let makes = |op: &Op| match op {
             Op::Compute { chain, phase: Phase::Backward | Phase::BackwardWeight, .. } => {

@@ -154,9 +154,15 @@ impl Job {
         if stages == 1 {
             return Ok(None);
         }
-        let mesh = self.mesh.as_ref().map_or_else(String::new, Mesh::to_string);
-        model.refuse_tie(("mesh", mesh, "has stages, which have different layers"))?;
         let cut = Stages::new(model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
+        if let Some(tie) = model.tie() {
+            // What a stage makes of one micro-batch in two chunks would not be one sum.
+            let apart = cut.chunk_of(tie.owner) != cut.chunk_of(tie.reader);
+            if apart && (cut.between(model).is_none() || model.node(tie.owner).parameters.len() > 1) {
+                let mesh = self.mesh.as_ref().map_or_else(String::new, Mesh::to_string);
+                model.refuse_tie(("mesh", mesh, "has stages that cut between two layers"))?;
+            }
+        }
         let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
         let reads_samples =
             (0..).take_while(|chunk| !last(*chunk)).any(|chunk| cut.crossing(model, chunk).contains(&LayerId(0)));

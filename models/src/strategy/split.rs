@@ -103,13 +103,13 @@ pub(super) fn graph(
     // Where no other axis splits the samples, the gradient of a rank's own rows is whole.
     let others = all.without(sharding.axis);
     let along = AxisSet::of(&[sharding.axis]);
-    let chunks = layers_by_chunk(job, model)?;
+    let (chunks, tied) = layers_by_chunk(job, model)?;
     let each_pass = if sharding.variable_batch { Scope::Pass } else { Scope::Step };
     for (sums, scope, axes) in [(false, each_pass, others), (true, Scope::Step, all)] {
         let cuts = chunks.iter().rev().flat_map(|chunk| {
             let is_of = |id: &LayerId| sharding.sums_gradient(*id) == sums;
             let layers: Vec<LayerId> = chunk.iter().copied().filter(is_of).collect();
-            cuts_of(model, job.bucket, &layers)
+            cuts_of((model, tied), job.bucket, &layers)
         });
         let ends = |cut: Cut| Ends::of(&cut, &passes, axes, |id| Layout::new(along, sharding.weights(id)));
         let buckets: Vec<Ends> = cuts.map(ends).collect();

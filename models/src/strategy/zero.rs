@@ -77,8 +77,7 @@ impl Sharing {
     /// Sums the gradients of a bucket so that each rank has its part of the sum. Returns the nodes that do so, one
     /// after the other, and what they make.
     pub(super) fn scatter(self, graph: &mut Graph, bucket: &Ends, scope: Scope) -> (Vec<NodeIndex>, Flow) {
-        let sum = |layout: &Layout| layout.with_each(bucket.partial, AxisLayout::Partial);
-        let mut flow: Flow = bucket.makers.iter().map(|(node, layout)| (*node, sum(layout))).collect();
+        let mut flow = bucket.made();
         let changes = [
             (Collective::ReduceScatter, self.along, PART),
             (Collective::AllReduce, self.along.iter().fold(bucket.partial, AxisSet::without), AxisLayout::Replicated),
@@ -89,6 +88,8 @@ impl Sharing {
             flow = through(graph, &flow, (node, Tensor::WeightGradient), (axes, to));
             nodes.push(node);
         }
+        let (node, flow) = bucket.with_other_stage(graph, flow, scope);
+        nodes.extend(node);
         (nodes, flow)
     }
 

@@ -13,12 +13,14 @@ pub(in crate::graph) struct Operands {
     /// The layers whose outputs it takes.
     pub(in crate::graph) inputs: Vec<LayerId>,
     pub(in crate::graph) signature: Signature,
+    /// Whether it shares a parameter with another layer.
+    pub(in crate::graph) shares: bool,
 }
 
 impl Operands {
     /// Those of a layer of a model.
     pub(in crate::graph) fn of(node: &Node) -> Operands {
-        Operands { inputs: node.inputs.clone(), signature: node.signature.clone() }
+        Operands { inputs: node.inputs.clone(), signature: node.signature.clone(), shares: false }
     }
 
     /// Whether a pass may take these inputs and give these outputs.
