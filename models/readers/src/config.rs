@@ -1,7 +1,9 @@
 //! Reads a decoder from the `config.json` of Hugging Face's transformers.
 
 mod architectures;
+mod gemma;
 mod keys;
+mod rotary;
 
 use std::path::Path;
 
@@ -35,6 +37,7 @@ pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, Inp
             format!("is not read: {} ({})", suggestion(name, known.clone()), known.collect::<Vec<_>>().join(", "));
         return Err(keys.error("model_type", message));
     };
+    architecture.needed.iter().try_for_each(|needed| keys.stated(*needed))?;
     let mut decoder = (architecture.read)(&keys)?;
     keys.ignore(WITHOUT_EFFECT);
     keys.ignore(architecture.without_effect);

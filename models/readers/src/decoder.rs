@@ -73,8 +73,8 @@ pub(super) struct Decoder {
     pub(super) soft_cap: Option<f32>,
     /// Bound of the scores of tokens.
     pub(super) final_soft_cap: Option<f32>,
-    /// Factor of the embedding's vectors (√hidden of Gemma).
-    pub(super) embedding_factor: Option<f32>,
+    /// Factor of the embedding's vectors.
+    pub(super) embedding_factor: EmbeddingFactor,
     /// Standard deviation of initial weights.
     pub(super) deviation: f32,
     /// Whether the weights that end a layer's two parts start smaller by √(2 · layers) (Radford et al. 2019, §2.3).
@@ -127,6 +127,17 @@ pub(super) enum QueryNorm {
     Heads,
     /// All heads together (OLMo 2).
     Whole,
+}
+
+/// Factor of the embedding's vectors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum EmbeddingFactor {
+    /// No factor.
+    None,
+    /// √hidden (Gemma).
+    RootOfHidden,
+    /// This one.
+    Number(f32),
 }
 
 /// Which layers have the window.
@@ -189,7 +200,7 @@ impl Default for Decoder {
             scale: None,
             soft_cap: None,
             final_soft_cap: None,
-            embedding_factor: None,
+            embedding_factor: EmbeddingFactor::None,
             deviation: 0.02,
             scaled_residuals: true,
             fused_loss: true,
@@ -227,6 +238,15 @@ impl Decoder {
             Some(width) => Ok(width),
             None if heads > 0 && hidden.is_multiple_of(heads) => Ok(hidden / heads),
             None => Err(format!("{heads} heads do not divide hidden = {hidden}: state head_width, or other heads")),
+        }
+    }
+
+    /// Factor of the embedding's vectors, if there is one.
+    pub(super) fn embedding_factor(&self) -> Option<f32> {
+        match self.embedding_factor {
+            EmbeddingFactor::None => None,
+            EmbeddingFactor::RootOfHidden => Some((self.hidden as f32).sqrt()),
+            EmbeddingFactor::Number(factor) => Some(factor),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod configs;
 mod decoders;
 mod inits;
 mod random;

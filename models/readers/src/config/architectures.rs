@@ -1,9 +1,11 @@
 //! The architectures whose `config.json` is read: what each of its keys is in a decoder, and which keys have no effect on it.
 
-use lockstep_models::{RotaryPairing, RotaryScaling};
+use lockstep_models::RotaryPairing;
 use lockstep_topology::InputError;
 
 use super::Keys;
+use super::gemma::{gemma, gemma2, gemma3};
+use super::rotary::{self, Turned};
 use crate::decoder::{Activation, Decoder, Norm, Norms, QueryNorm, Windowed};
 
 /// An architecture of transformers.
@@ -12,8 +14,23 @@ pub(super) struct Architecture {
     pub(super) name: &'static str,
     /// Its decoder.
     pub(super) read: fn(&Keys<'_>) -> Result<Decoder, InputError>,
+    /// Keys that must be stated, since an absent one has a value in transformers that does not follow from the other keys.
+    pub(super) needed: &'static [Needed],
     /// Keys without effect on layers and sizes.
     pub(super) without_effect: &'static [&'static str],
+}
+
+/// A key, and what transformers takes for an absent one.
+pub(super) type Needed = (&'static str, &'static str);
+
+/// As of Llama and others; those without it have the 1e-5 of [`Decoder::llama`], or one of their own.
+const EPSILON: Needed = ("rms_norm_eps", "1e-6");
+const WINDOW: Needed = ("sliding_window", "4096");
+const SCALE: Needed = ("query_pre_attn_scalar", "256");
+
+/// Heads of keys and values.
+const fn key_heads(otherwise: &'static str) -> Needed {
+    ("num_key_value_heads", otherwise)
 }
 
 /// Keys of every architecture without effect on layers and sizes: names, tokens with a meaning, how files are stored and run.
@@ -51,6 +68,7 @@ pub(super) const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "gpt2",
         read: gpt2,
+        needed: &[],
         without_effect: &[
             "n_ctx",
             "reorder_and_upcast_attn",
@@ -61,17 +79,27 @@ pub(super) const ARCHITECTURES: &[Architecture] = &[
             "summary_use_proj",
         ],
     },
-    Architecture { name: "llama", read: llama, without_effect: &[] },
-    Architecture { name: "mistral", read: mistral, without_effect: &[] },
-    Architecture { name: "qwen2", read: qwen2, without_effect: &[] },
-    Architecture { name: "qwen3", read: qwen3, without_effect: &[] },
-    Architecture { name: "gemma", read: gemma, without_effect: &[] },
-    Architecture { name: "gemma2", read: gemma2, without_effect: &[] },
-    Architecture { name: "gemma3_text", read: gemma3, without_effect: &["use_bidirectional_attention"] },
-    Architecture { name: "phi3", read: phi3, without_effect: &[] },
-    Architecture { name: "glm4", read: glm4, without_effect: &[] },
-    Architecture { name: "olmo2", read: olmo2, without_effect: &[] },
-    Architecture { name: "gpt_neox", read: gpt_neox, without_effect: &["is_decoder"] },
+    Architecture { name: "llama", read: llama, needed: &[EPSILON], without_effect: &[] },
+    Architecture { name: "mistral", read: mistral, needed: &[key_heads("8"), WINDOW, EPSILON], without_effect: &[] },
+    Architecture { name: "qwen2", read: qwen2, needed: &[key_heads("32"), EPSILON], without_effect: &[] },
+    Architecture { name: "qwen3", read: qwen3, needed: &[key_heads("32"), EPSILON], without_effect: &[] },
+    Architecture { name: "gemma", read: gemma, needed: &[key_heads("16")], without_effect: &[] },
+    Architecture {
+        name: "gemma2",
+        read: gemma2,
+        needed: &[key_heads("4"), WINDOW, SCALE, ("attn_logit_softcapping", "50"), ("final_logit_softcapping", "30")],
+        without_effect: &[],
+    },
+    Architecture { name: "gemma3_text", read: gemma3, needed: &[key_heads("4"), WINDOW, SCALE], without_effect: &[] },
+    Architecture { name: "phi3", read: phi3, needed: &[], without_effect: &[] },
+    Architecture {
+        name: "glm4",
+        read: glm4,
+        needed: &[key_heads("2"), ("rms_norm_eps", "1.5625e-7")],
+        without_effect: &[],
+    },
+    Architecture { name: "olmo2", read: olmo2, needed: &[], without_effect: &[] },
+    Architecture { name: "gpt_neox", read: gpt_neox, needed: &[], without_effect: &["is_decoder"] },
 ];
 
 /// `n_positions`, `n_embd`, … (Radford et al. 2019).
@@ -96,7 +124,7 @@ fn gpt2(of: &Keys<'_>) -> Result<Decoder, InputError> {
 }
 
 /// `gelu_new`, `silu`, ….
-fn activation(of: &Keys<'_>, key: &str, otherwise: Activation) -> Result<Activation, InputError> {
+pub(super) fn activation(of: &Keys<'_>, key: &str, otherwise: Activation) -> Result<Activation, InputError> {
     Ok(match of.word(key)? {
         None => otherwise,
         Some("gelu_new" | "gelu_pytorch_tanh" | "gelu_fast") => Activation::Gelu,
@@ -109,77 +137,50 @@ fn activation(of: &Keys<'_>, key: &str, otherwise: Activation) -> Result<Activat
     })
 }
 
-/// The sizes, the epsilon and the rotary positions that Llama's descendants have in common.
-fn common(of: &Keys<'_>, start: Decoder) -> Result<Decoder, InputError> {
+/// The sizes that Llama and those after it have in common, and `start` for what a file does not state.
+fn sizes(of: &Keys<'_>, start: Decoder, turned: Turned) -> Result<Decoder, InputError> {
     of.leave_out_dropout(&["attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop"]);
-    let (theta, scaling) = rotary(of)?;
     Ok(Decoder {
         vocabulary: of.need("vocab_size")?,
         positions: of.need("max_position_embeddings")?,
         hidden: of.need("hidden_size")?,
         layers: of.need("num_hidden_layers")?,
         heads: of.need("num_attention_heads")?,
-        key_heads: of.size("num_key_value_heads")?.or(start.key_heads),
-        head_width: of.size("head_dim")?.or(start.head_width),
         feed_forward: Some(of.need("intermediate_size")?),
-        activation: activation(of, "hidden_act", start.activation)?,
-        epsilon: of.number("rms_norm_eps")?.unwrap_or(start.epsilon),
         deviation: of.number("initializer_range")?.unwrap_or(0.02),
         tied: of.flag("tie_word_embeddings")?.unwrap_or(start.tied),
-        theta: Some(theta.or(start.theta).unwrap_or(10_000.0)),
-        scaling,
+        theta: turned.theta.or(start.theta),
+        local_theta: turned.local_theta,
+        rotary_fraction: turned.fraction.unwrap_or(start.rotary_fraction),
+        scaling: turned.scaling,
         ..start
     })
 }
 
-/// Base and scaling of rotary positions: `rope_theta` and `rope_scaling`, or both in `rope_parameters`.
-fn rotary(of: &Keys<'_>) -> Result<(Option<f32>, RotaryScaling), InputError> {
-    let mut theta = of.number("rope_theta")?;
-    let (scaling, parameters) = (of.inner("rope_scaling")?, of.inner("rope_parameters")?);
-    let Some(inner) = parameters.or(scaling) else { return Ok((theta, RotaryScaling::None)) };
-    theta = inner.number("rope_theta")?.or(theta);
-    // Newer files say `rope_type`, older ones `type`, some both.
-    let older = inner.word("type")?;
-    let kind = inner.word("rope_type")?.or(older).unwrap_or("default");
-    let need = |key: &str| inner.number(key)?.ok_or_else(|| inner.missing(key));
-    let original = || {
-        let key = "original_max_position_embeddings";
-        inner.size(key)?.ok_or_else(|| inner.missing(key))
-    };
-    let scaling = match kind {
-        "default" => RotaryScaling::None,
-        "linear" => RotaryScaling::Linear { factor: need("factor")? },
-        "llama3" => RotaryScaling::Llama3 {
-            factor: need("factor")?,
-            low_freq_factor: need("low_freq_factor")?,
-            high_freq_factor: need("high_freq_factor")?,
-            original_max_position_embeddings: original()?,
-        },
-        "yarn" => RotaryScaling::Yarn {
-            factor: need("factor")?,
-            beta_fast: inner.number("beta_fast")?.unwrap_or(32.0),
-            beta_slow: inner.number("beta_slow")?.unwrap_or(1.0),
-            original_max_position_embeddings: original()?,
-        },
-        _ => {
-            let message =
-                format!("\"{kind}\" is no scaling of rotary positions that is known: default, linear, llama3 or yarn");
-            return Err(
-                of.error(if of.get("rope_parameters").is_some() { "rope_parameters" } else { "rope_scaling" }, message)
-            );
-        }
-    };
-    inner.all_read("a scaling of rotary positions")?;
-    Ok((theta, scaling))
+/// The same with heads of keys, a width of heads and norms by root mean squares.
+pub(super) fn alike(of: &Keys<'_>, start: Decoder, turned: Turned) -> Result<Decoder, InputError> {
+    Ok(Decoder {
+        key_heads: of.size("num_key_value_heads")?,
+        head_width: of.size("head_dim")?.or(start.head_width),
+        epsilon: of.number_or("rms_norm_eps", start.epsilon)?,
+        ..sizes(of, start, turned)?
+    })
+}
+
+/// The same with `hidden_act`, and rotary positions of whole heads.
+fn common(of: &Keys<'_>, start: Decoder) -> Result<Decoder, InputError> {
+    Ok(Decoder { activation: activation(of, "hidden_act", start.activation)?, ..alike(of, start, rotary::whole(of)?)? })
 }
 
 /// A window, and the layers that `layer_types` gives it to.
-fn window(of: &Keys<'_>, otherwise: Windowed) -> Result<(Option<u32>, Windowed), InputError> {
+pub(super) fn window(of: &Keys<'_>, otherwise: Windowed) -> Result<(Option<u32>, Windowed), InputError> {
     let window = of.size("sliding_window")?;
     let Some(types) = of.words("layer_types")? else { return Ok((window, otherwise)) };
     let known = |kind: &&str| matches!(*kind, "full_attention" | "sliding_attention");
-    if types.is_empty() || !types.iter().all(known) {
-        return Err(of.error("layer_types", "must list full_attention and sliding_attention, one for each layer"));
+    let layers = of.need("num_hidden_layers")?;
+    if types.len() != layers as usize || !types.iter().all(known) {
+        let message = format!("must list full_attention and sliding_attention, one for each of {layers} layers");
+        return Err(of.error("layer_types", format!("{message}, and lists {}", types.len())));
     }
     Ok((window, Windowed::Listed(types.iter().map(|kind| *kind == "sliding_attention").collect())))
 }
@@ -190,16 +191,20 @@ fn llama(of: &Keys<'_>) -> Result<Decoder, InputError> {
     Ok(Decoder { attention_bias: bias, output_bias: bias, feed_forward_bias, ..common(of, Decoder::llama())? })
 }
 
+/// All layers have the window: these have no `layer_types`.
 fn mistral(of: &Keys<'_>) -> Result<Decoder, InputError> {
-    let (window, windowed) = window(of, Windowed::All)?;
-    Ok(Decoder { window, windowed, ..common(of, Decoder::llama())? })
+    Ok(Decoder { window: of.size("sliding_window")?, ..common(of, Decoder::llama())? })
 }
 
 /// Only with `use_sliding_window`, layers from `max_window_layers` on have a window.
 fn qwen2(of: &Keys<'_>) -> Result<Decoder, InputError> {
-    let (found, windowed) = window(of, Windowed::From(of.size("max_window_layers")?.unwrap_or(28)))?;
-    let window = found.filter(|_| of.flag("use_sliding_window").ok().flatten() == Some(true));
-    of.flag("use_sliding_window")?;
+    let has_window = of.flag("use_sliding_window")?.unwrap_or(false);
+    if has_window {
+        of.stated(WINDOW)?;
+    }
+    let (found, listed) = window(of, Windowed::From(of.count("max_window_layers")?.unwrap_or(28)))?;
+    let window = found.filter(|_| has_window);
+    let windowed = if window.is_some() { listed } else { Windowed::All };
     of.only("use_mrope", false)?;
     Ok(Decoder { attention_bias: true, window, windowed, ..common(of, Decoder::llama())? })
 }
@@ -211,65 +216,28 @@ fn qwen3(of: &Keys<'_>) -> Result<Decoder, InputError> {
     Ok(Decoder { attention_bias: bias, output_bias: bias, query_norm: QueryNorm::Heads, head_width, ..decoder })
 }
 
-fn gemma(of: &Keys<'_>) -> Result<Decoder, InputError> {
-    let bias = of.flag("attention_bias")?.unwrap_or(false);
+fn phi3(of: &Keys<'_>) -> Result<Decoder, InputError> {
+    of.size("original_max_position_embeddings")?;
+    of.only("attention_bias", false)?;
+    let activation = activation(of, "hidden_act", Activation::Silu)?;
+    let decoder = alike(of, Decoder::llama(), rotary::partial(of, "partial_rotary_factor")?)?;
+    Ok(Decoder { window: of.size("sliding_window")?, activation, ..decoder })
+}
+
+/// The product behind attention has no bias.
+fn glm4(of: &Keys<'_>) -> Result<Decoder, InputError> {
     let start = Decoder {
-        norm: Norm::RmsUnitOffset,
-        activation: Activation::Gelu,
-        tied: true,
-        head_width: Some(256),
-        epsilon: 1e-6,
+        norms: Norms::Both,
+        head_width: Some(128),
+        rotary_fraction: 0.5,
+        pairing: RotaryPairing::Neighbours,
         ..Decoder::llama()
     };
-    let decoder = common(of, start)?;
-    // Files say "gelu" for what has been computed by the hyperbolic tangent since.
-    let activation = activation(of, "hidden_activation", Activation::Gelu)?;
-    let embedding_factor = Some((decoder.hidden as f32).sqrt());
-    Ok(Decoder { activation, attention_bias: bias, output_bias: bias, embedding_factor, ..decoder })
-}
-
-fn gemma2(of: &Keys<'_>) -> Result<Decoder, InputError> {
-    let (window, windowed) = window(of, Windowed::AllBut(2))?;
-    let scale = of.number("query_pre_attn_scalar")?.map(|scalar| 1.0 / scalar.sqrt());
     Ok(Decoder {
-        norms: Norms::Both,
-        window,
-        windowed,
-        scale,
-        soft_cap: of.number("attn_logit_softcapping")?,
-        final_soft_cap: of.number("final_logit_softcapping")?,
-        ..gemma(of)?
+        activation: activation(of, "hidden_act", Activation::Silu)?,
+        attention_bias: of.flag("attention_bias")?.unwrap_or(true),
+        ..alike(of, start, rotary::partial(of, "partial_rotary_factor")?)?
     })
-}
-
-/// Each sixth layer has no window, and queries and keys are normalised.
-fn gemma3(of: &Keys<'_>) -> Result<Decoder, InputError> {
-    let every = of.size("sliding_window_pattern")?.unwrap_or(6);
-    let local_theta = of.number("rope_local_base_freq")?.or(Some(10_000.0));
-    let decoder = gemma2(of)?;
-    let windowed = match decoder.windowed {
-        Windowed::Listed(list) => Windowed::Listed(list),
-        _ => Windowed::AllBut(every),
-    };
-    let theta = if of.get("rope_theta").is_some() { decoder.theta } else { Some(1_000_000.0) };
-    Ok(Decoder { query_norm: QueryNorm::Heads, local_theta, theta, windowed, ..decoder })
-}
-
-fn phi3(of: &Keys<'_>) -> Result<Decoder, InputError> {
-    let (window, windowed) = window(of, Windowed::All)?;
-    of.size("original_max_position_embeddings")?;
-    let bias = of.flag("attention_bias")?.unwrap_or(false);
-    let rotary_fraction = of.number("partial_rotary_factor")?.unwrap_or(1.0);
-    let decoder = common(of, Decoder::llama())?;
-    Ok(Decoder { window, windowed, rotary_fraction, attention_bias: bias, ..decoder })
-}
-
-fn glm4(of: &Keys<'_>) -> Result<Decoder, InputError> {
-    let rotary_fraction = of.number("partial_rotary_factor")?.unwrap_or(0.5);
-    let attention_bias = of.flag("attention_bias")?.unwrap_or(false);
-    let pairing = RotaryPairing::Neighbours;
-    let decoder = common(of, Decoder { head_width: Some(128), ..Decoder::llama() })?;
-    Ok(Decoder { norms: Norms::Both, rotary_fraction, pairing, attention_bias, ..decoder })
 }
 
 fn olmo2(of: &Keys<'_>) -> Result<Decoder, InputError> {
@@ -287,18 +255,17 @@ fn olmo2(of: &Keys<'_>) -> Result<Decoder, InputError> {
 /// `rotary_pct` of each head is turned; both parts of a layer read one input (Black et al. 2022, §2.1).
 fn gpt_neox(of: &Keys<'_>) -> Result<Decoder, InputError> {
     of.leave_out_dropout(&["classifier_dropout"]);
-    let theta = of.number("rotary_emb_base")?.or(Some(10_000.0));
-    let rotary_fraction = of.number("rotary_pct")?.unwrap_or(0.25);
+    let (turned, base) = (rotary::partial(of, "rotary_pct")?, of.number("rotary_emb_base")?);
+    let turned = Turned { theta: turned.theta.or(base), ..turned };
     let bias = of.flag("attention_bias")?.unwrap_or(true);
-    let start = Decoder { norm: Norm::Layer, activation: Activation::ExactGelu, gated: false, ..Decoder::llama() };
+    let start = Decoder { norm: Norm::Layer, gated: false, rotary_fraction: 0.25, ..Decoder::llama() };
     Ok(Decoder {
-        epsilon: of.number("layer_norm_eps")?.unwrap_or(1e-5),
+        activation: activation(of, "hidden_act", Activation::ExactGelu)?,
+        epsilon: of.number_or("layer_norm_eps", start.epsilon)?,
         parallel: of.flag("use_parallel_residual")?.unwrap_or(true),
-        theta,
-        rotary_fraction,
         attention_bias: bias,
         output_bias: bias,
         feed_forward_bias: true,
-        ..common(of, start)?
+        ..sizes(of, start, turned)?
     })
 }

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use lockstep_topology::{ErrorPlace, InputError};
 use serde_json::{Map, Value};
 
+use super::architectures::Needed;
+
 /// An object of a file.
 pub(super) struct Keys<'a> {
     file: &'a str,
@@ -40,6 +42,17 @@ impl<'a> Keys<'a> {
         InputError::new(self.file, "", format!("lacks the key {key}: is it the config.json of a decoder?"))
     }
 
+    /// Refuses a file without this key, for which transformers takes a value of its own then.
+    pub(super) fn stated(&self, (key, otherwise): Needed) -> Result<(), InputError> {
+        match self.map.contains_key(key) {
+            true => Ok(()),
+            false => {
+                let message = format!("lacks the key {key}, for which transformers takes {otherwise} then: state it");
+                Err(self.error("model_type", message))
+            }
+        }
+    }
+
     /// A value; `null` is none.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         let (key, value) = self.map.get_key_value(key)?;
@@ -51,6 +64,13 @@ impl<'a> Keys<'a> {
     pub(super) fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
         let read = |value: &Value| value.as_u64().and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
         let wrong = || self.error(key, format!("must be a whole number from 1 to {}", u32::MAX));
+        self.get(key).map(|value| read(value).ok_or_else(wrong)).transpose()
+    }
+
+    /// A count, which may be 0.
+    pub(super) fn count(&self, key: &str) -> Result<Option<u32>, InputError> {
+        let read = |value: &Value| value.as_u64().and_then(|count| u32::try_from(count).ok());
+        let wrong = || self.error(key, format!("must be a whole number from 0 to {}", u32::MAX));
         self.get(key).map(|value| read(value).ok_or_else(wrong)).transpose()
     }
 
@@ -66,6 +86,20 @@ impl<'a> Keys<'a> {
         };
         let wrong = || self.error(key, "must be a number above 0");
         self.get(key).map(|value| read(value).ok_or_else(wrong)).transpose()
+    }
+
+    /// A number above 0 that must be there, and not be `null`.
+    pub(super) fn need_number(&self, key: &str) -> Result<f32, InputError> {
+        let wrong = || match self.map.contains_key(key) {
+            true => self.error(key, "must be a number above 0"),
+            false => self.missing(key),
+        };
+        self.number(key)?.ok_or_else(wrong)
+    }
+
+    /// A number above 0, not `null`; if the key is absent, `otherwise`.
+    pub(super) fn number_or(&self, key: &str, otherwise: f32) -> Result<f32, InputError> {
+        if self.map.contains_key(key) { self.need_number(key) } else { Ok(otherwise) }
     }
 
     /// Yes or no.

@@ -75,14 +75,18 @@ impl Builder<'_> {
         self.add_from(name, layer, &[from], Init::Gaussian(deviation))
     }
 
-    /// The norm of all features, or of those of each head.
-    fn norm(&mut self, name: String, from: usize, heads: u32) -> Result<usize, InputError> {
-        let epsilon = self.of.epsilon;
-        let layer = match self.of.norm {
-            Norm::Layer if heads == 1 => Layer::LayerNorm(LayerNorm { epsilon }),
-            norm => Layer::RmsNorm(RmsNorm { epsilon, unit_offset: norm == Norm::RmsUnitOffset, heads }),
-        };
-        self.add(name, layer, &[from])
+    /// The norm of all features.
+    fn norm(&mut self, name: String, from: usize) -> Result<usize, InputError> {
+        match self.of.norm {
+            Norm::Layer => self.add(name, Layer::LayerNorm(LayerNorm { epsilon: self.of.epsilon }), &[from]),
+            Norm::Rms | Norm::RmsUnitOffset => self.norm_of_heads(name, from, 1),
+        }
+    }
+
+    /// The norm of each head's features, by root mean squares whatever the norm of all features.
+    fn norm_of_heads(&mut self, name: String, from: usize, heads: u32) -> Result<usize, InputError> {
+        let (epsilon, unit_offset) = (self.of.epsilon, self.of.norm == Norm::RmsUnitOffset);
+        self.add(name, Layer::RmsNorm(RmsNorm { epsilon, unit_offset, heads }), &[from])
     }
 
     /// All layers, from the tokens to the loss.
@@ -91,7 +95,7 @@ impl Builder<'_> {
         let input = self.add("input", Layer::input_of_tokens(of.positions, of.vocabulary), &[])?;
         let table = Embedding { entries: of.vocabulary, out_features: of.hidden };
         let mut at = self.add(EMBEDDING, Layer::Embedding(table), &[input])?;
-        if let Some(factor) = of.embedding_factor {
+        if let Some(factor) = of.embedding_factor() {
             at = self.add("embedding_factor", Layer::Affine(Affine { factor, shift: 0.0 }), &[at])?;
         }
         if of.learned_positions {
@@ -100,7 +104,7 @@ impl Builder<'_> {
         for layer in 0..of.layers {
             at = self.layer(layer, at)?;
         }
-        at = self.norm("norm".to_owned(), at, 1)?;
+        at = self.norm("norm".to_owned(), at)?;
         let (tie, soft_cap) = (of.tied.then(|| EMBEDDING.to_owned()), of.final_soft_cap);
         let (out_features, bias) = (of.vocabulary, of.head_bias);
         if of.fused_loss {
@@ -119,13 +123,13 @@ impl Builder<'_> {
     fn layer(&mut self, number: u32, from: usize) -> Result<usize, InputError> {
         let (of, name) = (self.of, |part: &str| format!("layers.{number}.{part}"));
         let (before, behind) = (of.norms != Norms::After, of.norms != Norms::Before);
-        let read = if before { self.norm(name("attention_norm"), from, 1)? } else { from };
+        let read = if before { self.norm(name("attention_norm"), from)? } else { from };
         let mut attention = self.attention(number, read)?;
         if behind {
-            attention = self.norm(name("attention_post_norm"), attention, 1)?;
+            attention = self.norm(name("attention_post_norm"), attention)?;
         }
         let sum = if of.parallel { from } else { self.add(name("attention_sum"), Layer::Add, &[from, attention])? };
-        let read = if before { self.norm(name("feed_forward_norm"), sum, 1)? } else { sum };
+        let read = if before { self.norm(name("feed_forward_norm"), sum)? } else { sum };
         let mut inner = self.linear(name("up"), read, of.feed_forward(), of.feed_forward_bias)?;
         let activation = match of.activation {
             Activation::Gelu => Layer::Gelu,
@@ -142,7 +146,7 @@ impl Builder<'_> {
         }
         let mut feed_forward = self.residual(name("down"), inner, of.feed_forward_bias)?;
         if behind {
-            feed_forward = self.norm(name("feed_forward_post_norm"), feed_forward, 1)?;
+            feed_forward = self.norm(name("feed_forward_post_norm"), feed_forward)?;
         }
         match of.parallel {
             true => self.add(name("sum"), Layer::Add, &[from, attention, feed_forward]),
@@ -164,8 +168,8 @@ impl Builder<'_> {
             let norm = format!("{part}_norm");
             *at = match of.query_norm {
                 QueryNorm::None => *at,
-                QueryNorm::Heads => self.norm(name(&norm), *at, *heads)?,
-                QueryNorm::Whole => self.norm(name(&norm), *at, 1)?,
+                QueryNorm::Heads => self.norm_of_heads(name(&norm), *at, *heads)?,
+                QueryNorm::Whole => self.norm(name(&norm), *at)?,
             };
             if let Some(theta) = of.theta {
                 let is_local = window.is_some() && of.local_theta.is_some();

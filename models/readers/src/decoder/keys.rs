@@ -4,7 +4,7 @@ use lockstep_models::{RotaryPairing, RotaryScaling};
 use lockstep_topology::InputError;
 use lockstep_topology::document::{Entry, Table, suggestion};
 
-use super::{Activation, Decoder, Norm, Norms, QueryNorm, Windowed};
+use super::{Activation, Decoder, EmbeddingFactor, Norm, Norms, QueryNorm, Windowed};
 
 /// Sets a key of a decoder to a value as text; the error says what it must be.
 type Set = fn(&mut Decoder, &str) -> Result<(), String>;
@@ -64,7 +64,7 @@ const KEYS: &[(&str, Set)] = &[
     ("scale", |of, text| optional(&mut of.scale, text)),
     ("soft_cap", |of, text| optional(&mut of.soft_cap, text)),
     ("final_soft_cap", |of, text| optional(&mut of.final_soft_cap, text)),
-    ("embedding_factor", |of, text| optional(&mut of.embedding_factor, text)),
+    ("embedding_factor", |of, text| embedding_factor(&mut of.embedding_factor, text)),
     ("deviation", |of, text| number(&mut of.deviation, text)),
     ("scaled_residuals", |of, text| flag(&mut of.scaled_residuals, text)),
     ("fused_loss", |of, text| flag(&mut of.fused_loss, text)),
@@ -103,6 +103,19 @@ fn word<T: Copy>(of: &mut T, text: &str, all: &[(&str, T)]) -> Result<(), String
     let found = all.iter().find(|(name, _)| *name == text);
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     *of = found.ok_or_else(|| format!("must be one of {}", names()))?.1;
+    Ok(())
+}
+
+/// `none`, `sqrt-hidden` or a number.
+fn embedding_factor(of: &mut EmbeddingFactor, text: &str) -> Result<(), String> {
+    *of = match text {
+        "none" => EmbeddingFactor::None,
+        "sqrt-hidden" => EmbeddingFactor::RootOfHidden,
+        _ => {
+            let read = text.parse().ok().filter(|factor: &f32| factor.is_finite() && *factor > 0.0);
+            EmbeddingFactor::Number(read.ok_or("must be a number above 0, sqrt-hidden or none")?)
+        }
+    };
     Ok(())
 }
 

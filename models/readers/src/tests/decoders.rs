@@ -196,8 +196,8 @@ proptest! {
         let norms = if of.norms == Norms::Both { 4 } else { 2 } * norm(hidden);
         let query_norms = match of.query_norm {
             QueryNorm::None => 0,
-            // Of several heads by root mean squares, whatever the norm of features.
-            QueryNorm::Heads => [of.heads, of.key_heads.unwrap()].map(|heads| if heads == 1 { norm(width) } else { width }).iter().sum(),
+            // By root mean squares, whatever the norm of features.
+            QueryNorm::Heads => 2 * width,
             QueryNorm::Whole => norm(queries) + norm(keys),
         };
         let tables = vocabulary * hidden * (2 - flag(of.tied)) + flag(of.learned_positions) * positions * hidden;
@@ -210,7 +210,7 @@ proptest! {
 #[test]
 fn bad_files_are_refused_with_line_and_cure() {
     let text = "{\n\"model_type\": \"llama\",\n\"vocab_size\": 32,\n\"hidden_size\": 16,\n\"intermediate_size\": 24,\n\
-                \"num_hidden_layers\": 2,\n\"num_attention_heads\": 4,\n\"max_position_embeddings\": 8\n}";
+                \"num_hidden_layers\": 2,\n\"num_attention_heads\": 4,\n\"max_position_embeddings\": 8,\n\"rms_norm_eps\": 1e-5\n}";
     assert!(read(text).is_ok());
     let cases = [
         ("\"llama\"", "\"mamba2\"", "config.json:2: model_type: \"mamba2\": is not read"),
@@ -245,7 +245,7 @@ fn bad_files_are_refused_with_line_and_cure() {
         ),
         ("\"vocab_size\": 32", "\"vocab_size\": 1", "a loss needs two classes or more"),
         ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 4000000", "more than 20000 layers"),
-        ("}", "", "config.json:9: is no JSON"),
+        ("}", "", "config.json:10: is no JSON"),
     ];
     for (from, to, wanted) in cases {
         let changed = text.replacen(from, to, 1);
