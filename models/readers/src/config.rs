@@ -12,7 +12,7 @@ use lockstep_topology::document::suggestion;
 use lockstep_topology::{ErrorPlace, InputError};
 use serde_json::Value;
 
-use super::decoder::{self, Decoder};
+use super::decoder;
 use architectures::{ARCHITECTURES, WITHOUT_EFFECT};
 use keys::Keys;
 
@@ -42,26 +42,12 @@ pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, Inp
     keys.ignore(WITHOUT_EFFECT);
     keys.ignore(architecture.without_effect);
     keys.all_read(name)?;
-    override_with(&mut decoder, settings, file)?;
+    let own = Some(decoder.positions);
+    let notes = decoder::override_with(&mut decoder, settings, file, own)?;
     let name = if settings.is_empty() { name_of(file, name) } else { format!("{}:{settings}", name_of(file, name)) };
     let source = format!("Hugging Face's config.json, model_type {}", architecture.name);
     let model = decoder::build(&decoder, (name, source), &ErrorPlace::from(file))?;
-    Ok(model.with_notes(keys.notes()))
-}
-
-/// Sets the keys of a decoder that follow a model's name, `layers=4,heads=8`.
-///
-/// # Errors
-/// One that it does not have, or a value that it cannot have.
-pub(super) fn override_with(decoder: &mut Decoder, settings: &str, named: &str) -> Result<(), InputError> {
-    for setting in settings.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
-        let refuse = |message: String| InputError::new("", format!("model \"{named}:{settings}\""), message);
-        let Some((key, value)) = setting.split_once('=') else {
-            return Err(refuse(format!("{setting} has no value: write key=value, e.g. layers=4")));
-        };
-        decoder::set(decoder, key.trim(), value.trim()).map_err(refuse)?;
-    }
-    Ok(())
+    Ok(model.with_notes([keys.notes(), notes].concat()))
 }
 
 /// The folder of a file `config.json`, else the file's own name.

@@ -6,7 +6,7 @@ mod keys;
 use lockstep_models::{RotaryPairing, RotaryScaling};
 
 pub(super) use build::build;
-pub(super) use keys::{parse, set};
+pub(super) use keys::{override_with, parse};
 
 /// A decoder-only transformer. The defaults are those of GPT-2: other architectures state what differs.
 #[derive(Debug, Clone, PartialEq)]
@@ -224,6 +224,24 @@ impl Decoder {
             scaled_residuals: false,
             ..Decoder::default()
         }
+    }
+
+    /// Refuses settings that have no effect beside the others.
+    fn check(&self) -> Result<(), String> {
+        let rotary = [
+            ("local_theta", self.local_theta.is_some()),
+            ("rotary_fraction", self.rotary_fraction != 1.0),
+            ("pairing", self.pairing != RotaryPairing::Halves),
+            ("scaling", self.scaling != RotaryScaling::None),
+        ];
+        let window = [("windowed", self.windowed != Windowed::All), ("local_theta", self.local_theta.is_some())];
+        let of = [("theta", self.theta.is_some(), &rotary[..]), ("window", self.window.is_some(), &window[..])];
+        for (key, stated, settings) in of {
+            if let Some((setting, _)) = settings.iter().find(|(_, stated)| *stated).filter(|_| !stated) {
+                return Err(format!("{setting} has no effect without {key}: leave it out, or state {key}"));
+            }
+        }
+        Ok(())
     }
 
     /// Heads of keys and values.

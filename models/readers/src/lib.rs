@@ -15,7 +15,6 @@ mod sizes;
 mod sketch;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod wire;
 mod zoo;
 

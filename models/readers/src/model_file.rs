@@ -4,7 +4,7 @@ use lockstep_topology::document::{Document, Entry, SourceText};
 use lockstep_topology::{Bytes, DESCRIPTION, InputError};
 
 use super::expression::{Arguments, size};
-use super::{block, config, decoder, sizes, tokens};
+use super::{block, decoder, sizes};
 use lockstep_models::Model;
 use lockstep_models::{Layer, Shape};
 
@@ -32,15 +32,16 @@ pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, Inp
     };
     if let Some(entry) = root.get("decoder") {
         root.allow("a decoder's model", OF_DECODER)?;
-        let mut decoder = decoder::parse(&entry.table()?)?;
-        config::override_with(&mut decoder, settings, &own)?;
-        return decoder::build(&decoder, (name, origin.to_owned()), &entry.place());
+        let table = entry.table()?;
+        let mut decoder = decoder::parse(&table)?;
+        let stated = table.get("positions").map(|_| decoder.positions);
+        let notes = decoder::override_with(&mut decoder, settings, &own, stated)?;
+        return Ok(decoder::build(&decoder, (name, origin.to_owned()), &entry.place())?.with_notes(notes));
     }
     let sizes = sizes::resolve(&root, &name, &list)?;
     let entry = root.need("input", "[1, 28, 28], the shape of a sample")?;
     let drafts = block::unfold(&root, input(&entry, &sizes.values)?, entry.place(), &sizes.values)?;
-    let places = tokens::places(&drafts);
-    tokens::check(Model::build(name, sizes.source.unwrap_or(origin).to_owned(), drafts)?, &places)
+    Model::build(name, sizes.source.unwrap_or(origin).to_owned(), drafts)
 }
 
 /// The names of the variants that a text describes.

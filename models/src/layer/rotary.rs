@@ -1,5 +1,6 @@
 //! Defines rotary positions (Su et al. 2021): pairs of features of each head are turned by angles that grow with the position.
 
+use std::cell::RefCell;
 use std::f64::consts::PI;
 
 use lockstep_topology::InputError;
@@ -96,45 +97,32 @@ pub(super) const KIND: LayerKind = LayerKind {
     })
 };
 
+/// Keys of scalings with numbers, and that with positions of the training.
+const NUMBERS: [&str; 5] = ["factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"];
+const ORIGINAL: &str = "original_max_position_embeddings";
+
 /// The scaling of a file; a key that the scaling does not have is refused.
 fn scaling(of: &dyn Attributes) -> Result<RotaryScaling, InputError> {
-    let name = of.word("scaling")?.unwrap_or("none");
-    let keys: &[&str] = match name {
-        "none" => &[],
-        "linear" => &["factor"],
-        "llama3" => &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
-        "yarn" => &["factor", "beta_fast", "beta_slow", "original_max_position_embeddings"],
-        _ => return Err(of.refuse("scaling", "is none of none, linear, llama3, yarn")),
+    let (name, read) = (of.word("scaling")?.unwrap_or("none"), RefCell::new(Vec::new()));
+    let number = |key: &'static str, otherwise: Option<f32>| {
+        read.borrow_mut().push(key);
+        let missing = || of.missing(key, "how much longer sequences become, e.g. factor = 8.0");
+        of.number(key)?.or(otherwise).ok_or_else(missing)
     };
-    let all = ["factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"];
-    for key in all.iter().filter(|key| !keys.contains(key)) {
-        if of.number(key)?.is_some() {
+    let positions = |key: &'static str| {
+        read.borrow_mut().push(key);
+        of.size(key)?.ok_or_else(|| of.missing(key, "positions of the training, e.g. 8192"))
+    };
+    let Some(scaling) = RotaryScaling::read(name, number, positions)? else {
+        return Err(of.refuse("scaling", &format!("is none of {}", RotaryScaling::NAMES.join(", "))));
+    };
+    for key in NUMBERS.iter().chain([&ORIGINAL]).filter(|key| !read.borrow().contains(key)) {
+        let stated = if *key == ORIGINAL { of.size(key)?.is_some() } else { of.number(key)?.is_some() };
+        if stated {
             return Err(of.refuse(key, &format!("is no key of scaling = \"{name}\": leave it out")));
         }
     }
-    let positions = "original_max_position_embeddings";
-    if of.size(positions)?.is_some() && !keys.contains(&positions) {
-        return Err(of.refuse(positions, &format!("is no key of scaling = \"{name}\": leave it out")));
-    }
-    let need = |key: &str, example: &str| of.number(key)?.ok_or_else(|| of.missing(key, example));
-    let factor = || need("factor", "how much longer sequences become, e.g. factor = 8.0");
-    let original = || of.size(positions)?.ok_or_else(|| of.missing(positions, "positions of the training, e.g. 8192"));
-    Ok(match name {
-        "linear" => RotaryScaling::Linear { factor: factor()? },
-        "llama3" => RotaryScaling::Llama3 {
-            factor: factor()?,
-            low_freq_factor: of.number("low_freq_factor")?.unwrap_or(1.0),
-            high_freq_factor: of.number("high_freq_factor")?.unwrap_or(4.0),
-            original_max_position_embeddings: original()?,
-        },
-        "yarn" => RotaryScaling::Yarn {
-            factor: factor()?,
-            beta_fast: of.number("beta_fast")?.unwrap_or(32.0),
-            beta_slow: of.number("beta_slow")?.unwrap_or(1.0),
-            original_max_position_embeddings: original()?,
-        },
-        _ => RotaryScaling::None,
-    })
+    Ok(scaling)
 }
 
 impl Rotary {
@@ -171,6 +159,44 @@ impl Rotary {
 }
 
 impl RotaryScaling {
+    /// Names of all scalings.
+    pub const NAMES: [&str; 4] = ["none", "linear", "llama3", "yarn"];
+
+    /// The scaling of that name, or `None` if there is none of that name. Files and texts give its numbers by `number`, called with
+    /// the key of each and what an absent one is, and by `positions` those of the training, each in the order of a text's parts.
+    ///
+    /// # Errors
+    /// Whatever these return.
+    ///
+    /// ```
+    /// # use lockstep_models::RotaryScaling;
+    /// let read = RotaryScaling::read("linear", |key, _| if key == "factor" { Ok(8.0) } else { Err(key) }, Err);
+    /// assert_eq!(read, Ok(Some(RotaryScaling::Linear { factor: 8.0 })));
+    /// ```
+    pub fn read<E>(
+        name: &str,
+        mut number: impl FnMut(&'static str, Option<f32>) -> Result<f32, E>,
+        mut positions: impl FnMut(&'static str) -> Result<u32, E>,
+    ) -> Result<Option<RotaryScaling>, E> {
+        Ok(Some(match name {
+            "none" => RotaryScaling::None,
+            "linear" => RotaryScaling::Linear { factor: number("factor", None)? },
+            "llama3" => RotaryScaling::Llama3 {
+                factor: number("factor", None)?,
+                low_freq_factor: number("low_freq_factor", Some(1.0))?,
+                high_freq_factor: number("high_freq_factor", Some(4.0))?,
+                original_max_position_embeddings: positions(ORIGINAL)?,
+            },
+            "yarn" => RotaryScaling::Yarn {
+                factor: number("factor", None)?,
+                beta_fast: number("beta_fast", Some(32.0))?,
+                beta_slow: number("beta_slow", Some(1.0))?,
+                original_max_position_embeddings: positions(ORIGINAL)?,
+            },
+            _ => return Ok(None),
+        }))
+    }
+
     /// The frequency of a pair, whose unscaled one is `plain`.
     fn scaled(self, plain: f64, pair: f64, turned: f64, theta: f64) -> f64 {
         match self {

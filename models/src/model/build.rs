@@ -9,7 +9,7 @@ use super::order::order;
 use super::tie::owner;
 use super::{LayerId, Model, Multipliers, Node, Parameter};
 use crate::layer::{Inits, Learned, Signature};
-use crate::{Layer, Shape};
+use crate::{Dimension, Layer, Shape};
 
 /// Most learnable numbers in a model: 4 TiB of fp32.
 const MAX_PARAMETERS: u64 = 1 << 40;
@@ -97,6 +97,7 @@ impl Model {
         }
         check_integers(&nodes, |index| &drafts[order[index]])?;
         check_classes(&nodes, |index| &drafts[order[index]])?;
+        check_tokens(&nodes, |index| &drafts[order[index]])?;
         Ok(link(name, source, nodes, &arenas))
     }
 }
@@ -202,6 +203,27 @@ fn check_classes<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Resu
             Err(draft(index).error(message))
         }
     }
+}
+
+/// A table that tokens are looked up in has an entry for each of them, and a loss at each position a score.
+fn check_tokens<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
+    let Some(tokens) = nodes.first().and_then(|node| node.layer.tokens()) else { return Ok(()) };
+    for (index, node) in nodes.iter().enumerate() {
+        if let Layer::Embedding(table) = &node.layer
+            && node.inputs.contains(&LayerId(0))
+            && table.entries < tokens
+        {
+            let message = format!("has {} entries for {tokens} tokens: give it as many or more", table.entries);
+            return Err(draft(index).error(message));
+        }
+        let scores = if node.layer.is_loss() { node.classes() } else { continue };
+        if scores < tokens && node.labels().is_some_and(|labels| labels.shape.has(Dimension::Position)) {
+            let message =
+                format!("has scores of {scores} of {tokens} tokens: give the layer before it as many or more");
+            return Err(draft(index).error(message));
+        }
+    }
+    Ok(())
 }
 
 /// Every output is a loss.

@@ -46,6 +46,7 @@ fn second(of: &Keys<'_>, windowed: Windowed, turned: Turned) -> Result<Decoder, 
     // `hidden_act` has no effect on these.
     of.ignore(&["hidden_act"]);
     let (window, windowed) = window(of, windowed)?;
+    let windowed = if window.is_some() { windowed } else { Windowed::All };
     Ok(Decoder {
         norms: Norms::Both,
         activation: activation(of, "hidden_activation", Activation::Gelu)?,
@@ -65,5 +66,9 @@ pub(super) fn gemma3(of: &Keys<'_>) -> Result<Decoder, InputError> {
     let turned = rotary::by_kind(of)?;
     let (theta, local_theta) = (turned.theta.or(Some(1_000_000.0)), turned.local_theta.or(Some(10_000.0)));
     let turned = Turned { theta, local_theta, ..turned };
+    if of.size("sliding_window")?.is_none() {
+        let message = "must be a size: layers that are listed or counted as sliding_attention turn by another base";
+        return Err(of.error("sliding_window", message));
+    }
     Ok(Decoder { query_norm: QueryNorm::Heads, ..second(of, Windowed::AllBut(every), turned)? })
 }

@@ -81,29 +81,22 @@ fn parameters(inner: &Keys<'_>) -> Result<Turned, InputError> {
     let (theta, fraction) = (inner.number("rope_theta")?, inner.number("partial_rotary_factor")?);
     // Newer files say `rope_type`, older ones `type`, some both.
     let (newer, older) = (inner.word("rope_type")?, inner.word("type")?);
-    let need = |key: &str| inner.number(key)?.ok_or_else(|| inner.missing(key));
-    let original = || inner.need("original_max_position_embeddings");
-    let scaling = match newer.or(older).unwrap_or("default") {
-        "default" => RotaryScaling::None,
-        "linear" => RotaryScaling::Linear { factor: need("factor")? },
-        "llama3" => RotaryScaling::Llama3 {
-            factor: need("factor")?,
-            low_freq_factor: need("low_freq_factor")?,
-            high_freq_factor: need("high_freq_factor")?,
-            original_max_position_embeddings: original()?,
-        },
-        "yarn" => RotaryScaling::Yarn {
-            factor: need("factor")?,
-            beta_fast: inner.number("beta_fast")?.unwrap_or(32.0),
-            beta_slow: inner.number("beta_slow")?.unwrap_or(1.0),
-            original_max_position_embeddings: original()?,
-        },
-        kind => {
-            let key = if newer.is_some() { "rope_type" } else { "type" };
-            let message =
-                format!("\"{kind}\" is no scaling of rotary positions that is known: default, linear, llama3 or yarn");
-            return Err(inner.error(key, message));
-        }
+    let kind = newer.or(older).unwrap_or("default");
+    // Absent numbers of YaRN have the paper's values, those of Llama 3 none.
+    let number = |key: &'static str, otherwise: Option<f32>| {
+        let otherwise = otherwise.filter(|_| kind == "yarn");
+        inner.number(key)?.or(otherwise).ok_or_else(|| inner.missing(key))
+    };
+    let scaling = match kind {
+        "default" => Some(RotaryScaling::None),
+        "none" => None,
+        _ => RotaryScaling::read(kind, number, |key| inner.need(key))?,
+    };
+    let Some(scaling) = scaling else {
+        let key = if newer.is_some() { "rope_type" } else { "type" };
+        let message =
+            format!("\"{kind}\" is no scaling of rotary positions that is known: default, linear, llama3 or yarn");
+        return Err(inner.error(key, message));
     };
     inner.all_read("a scaling of rotary positions")?;
     Ok(Turned { theta, local_theta: None, fraction, scaling })

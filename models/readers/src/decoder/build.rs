@@ -23,6 +23,7 @@ pub(in super::super) fn build(
     place: &ErrorPlace,
 ) -> Result<Model, InputError> {
     let wrong = |message: String| InputError::new(place.clone(), "", message);
+    decoder.check().map_err(wrong)?;
     let width = decoder.head_width().map_err(wrong)?;
     let mut builder = Builder { of: decoder, width, place, sketch: Sketch::default() };
     builder.all()?;

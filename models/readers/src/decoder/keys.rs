@@ -1,8 +1,11 @@
 //! Reads the keys of a decoder: those of a table in a model file, and those behind a model's name.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use lockstep_models::{RotaryPairing, RotaryScaling};
-use lockstep_topology::InputError;
 use lockstep_topology::document::{Entry, Table, suggestion};
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::{Activation, Decoder, EmbeddingFactor, Norm, Norms, QueryNorm, Windowed};
 
@@ -136,37 +139,54 @@ fn scaling(of: &mut RotaryScaling, text: &str) -> Result<(), String> {
     let wrong = || {
         "must be none, linear:FACTOR, llama3:FACTOR:LOW:HIGH:POSITIONS or yarn:FACTOR:FAST:SLOW:POSITIONS".to_owned()
     };
-    let mut parts = text.split(':');
-    let name = parts.next();
-    let numbers: Option<Vec<f32>> = parts.map(|part| part.parse().ok()).collect();
-    let numbers = numbers.filter(|numbers| numbers.iter().all(|number| number.is_finite() && *number > 0.0));
-    *of = match (name, numbers.ok_or_else(wrong)?.as_slice()) {
-        (Some("none"), []) => RotaryScaling::None,
-        (Some("linear"), &[factor]) => RotaryScaling::Linear { factor },
-        (Some("llama3"), &[factor, low_freq_factor, high_freq_factor, positions]) => RotaryScaling::Llama3 {
-            factor,
-            low_freq_factor,
-            high_freq_factor,
-            original_max_position_embeddings: positions as u32,
-        },
-        (Some("yarn"), &[factor, beta_fast, beta_slow, positions]) => {
-            RotaryScaling::Yarn { factor, beta_fast, beta_slow, original_max_position_embeddings: positions as u32 }
-        }
-        _ => return Err(wrong()),
+    let parts = RefCell::new(text.split(':'));
+    let next = || parts.borrow_mut().next().ok_or_else(wrong);
+    let number = |_: &'static str, _: Option<f32>| {
+        let read = next()?.parse().ok().filter(|number: &f32| number.is_finite() && *number > 0.0);
+        read.ok_or_else(wrong)
     };
+    let positions = |_: &'static str| next()?.parse().ok().filter(|positions| *positions > 0).ok_or_else(wrong);
+    let read = RotaryScaling::read(next()?, number, positions)?.ok_or_else(wrong)?;
+    match parts.borrow_mut().next() {
+        None => *of = read,
+        Some(_) => return Err(wrong()),
+    }
     Ok(())
 }
 
-/// Sets `key` of a decoder to a value as text.
+/// Sets the keys of a decoder that follow the name of a model, `layers=4,heads=8`. Notes say if it has more positions then than
+/// its `own`, those that the model's file states.
 ///
 /// # Errors
-/// An unknown key, or a value that it cannot have, without a place.
-pub(in super::super) fn set(of: &mut Decoder, key: &str, text: &str) -> Result<(), String> {
-    let Some((_, set)) = KEYS.iter().find(|(name, _)| *name == key) else {
-        let cure = suggestion(key, KEYS.iter().map(|(name, _)| *name));
-        return Err(format!("a decoder has no key \"{key}\": {cure}"));
-    };
-    set(of, text).map_err(|wrong| format!("{key} = {text}: {wrong}"))
+/// A key that it does not have or that is given two values, or a value that it cannot have.
+pub(in super::super) fn override_with(
+    of: &mut Decoder,
+    settings: &str,
+    named: &str,
+    own: Option<u32>,
+) -> Result<Vec<String>, InputError> {
+    let refuse = |message: String| InputError::new("", format!("model \"{named}:{settings}\""), message);
+    let mut given = BTreeMap::new();
+    for setting in settings.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
+        let Some((key, text)) = setting.split_once('=') else {
+            return Err(refuse(format!("{setting} has no value: write key=value, e.g. layers=4")));
+        };
+        let (key, text) = (key.trim(), text.trim());
+        let Some((_, set)) = KEYS.iter().find(|(name, _)| *name == key) else {
+            let cure = suggestion(key, KEYS.iter().map(|(name, _)| *name));
+            return Err(refuse(format!("a decoder has no key \"{key}\": {cure}")));
+        };
+        if let Some(other) = given.insert(key, text).filter(|other| *other != text) {
+            let too = match key {
+                "positions" => format!(" ({} states them too)", ErrorPlace::Flag("seq_length")),
+                _ => String::new(),
+            };
+            return Err(refuse(format!("{key} is given two values, {other} and {text}{too}: leave one out")));
+        }
+        set(of, text).map_err(|wrong| refuse(format!("{key} = {text}: {wrong}")))?;
+    }
+    let note = |own: u32| format!("{} positions, and {named} states {own}", of.positions);
+    Ok(own.filter(|own| of.positions > *own).map(note).into_iter().collect())
 }
 
 /// The decoder in a table of a model file.

@@ -266,6 +266,20 @@ fn keys_behind_a_name_are_those_of_a_decoder() {
         ("gpt:heads=5", "5 heads do not divide hidden = 768"),
         ("gpt:scaling=ntk:2", "must be none, linear:FACTOR"),
         ("gpt:tied=perhaps", "tied = perhaps: must be true or false"),
+        ("gpt2:layers=2,heads=4,layers=3", "layers is given two values, 2 and 3: leave one out"),
+        ("gpt2:positions=64,positions=32", "positions is given two values, 64 and 32 (--seq-length states them too)"),
+        ("gpt:rotary_fraction=0.5", "rotary_fraction has no effect without theta: leave it out, or state theta"),
+        ("gpt:pairing=neighbours", "pairing has no effect without theta"),
+        ("gpt:scaling=linear:2", "scaling has no effect without theta"),
+        ("gpt:window=4,local_theta=100", "local_theta has no effect without theta"),
+        ("llama-3.2-1b:theta=none", "scaling has no effect without theta"),
+        ("llama-3-8b:local_theta=100", "local_theta has no effect without window"),
+        ("gpt:windowed=from:2", "windowed has no effect without window"),
+        ("llama-3-8b:scaling=llama3:8:1:4:8192.5", "must be none, linear:FACTOR"),
+        ("llama-3-8b:scaling=llama3:8:1:4", "must be none, linear:FACTOR"),
+        ("llama-3-8b:scaling=yarn:8:32:1:0", "must be none, linear:FACTOR"),
+        ("llama-3-8b:scaling=linear:8:1", "must be none, linear:FACTOR"),
+        ("llama-3-8b:scaling=none:1", "must be none, linear:FACTOR"),
     ] {
         let error = refused(name);
         assert!(error.contains(wanted), "{name}: {error}");
@@ -277,4 +291,20 @@ fn keys_behind_a_name_are_those_of_a_decoder() {
     let text = "name = \"m\"\n[decoder]\nlike = \"llama\"\nhidden = 64\nheads = 7\n";
     let error = parse_model("m.toml", text).map(|model| model.parameter_elements()).unwrap_err().to_string();
     assert!(error.contains("m.toml:2") && error.contains("7 heads do not divide hidden = 64"), "{error}");
+}
+
+/// A note says when a sequence is longer than those that the model's file states, and no other does.
+#[test]
+fn more_positions_than_stated_are_noted() {
+    let notes = |name: &str| load_model(name).unwrap_or_else(|error| panic!("{error}")).notes().to_vec();
+    assert_eq!(notes("gpt2:layers=1,positions=2048"), ["2048 positions, and gpt2 states 1024"]);
+    for name in ["gpt2:layers=1", "gpt2:layers=1,positions=1024", "gpt:positions=4096,layers=1", "gpt2:positions=8"] {
+        assert!(notes(name).is_empty(), "{name}");
+    }
+    let text = "{\"model_type\": \"gpt2\", \"vocab_size\": 32, \"n_positions\": 16, \"n_embd\": 8, \"n_layer\": 1, \
+                \"n_head\": 2, \"attn_pdrop\": 0.1}";
+    let notes = |settings: &str| config::parse("tiny/config.json", text, settings).unwrap().notes().to_vec();
+    assert_eq!(notes("positions=16"), ["dropout of the file is left out: attn_pdrop = 0.1"]);
+    let longer = notes("positions=17,positions=17");
+    assert_eq!(longer[1..], ["17 positions, and tiny/config.json states 16"]);
 }
