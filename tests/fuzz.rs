@@ -148,6 +148,11 @@ fn configurations_of_decoders() {
 }
 
 #[test]
+fn keys_of_decoders() {
+    holds("decoder", readers::decoder, &[], INPUTS / 4);
+}
+
+#[test]
 fn onnx_files() {
     holds("onnx", readers::onnx, &[], INPUTS / 4);
 }

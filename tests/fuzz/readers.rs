@@ -90,6 +90,13 @@ pub(crate) fn config(input: &[u8]) -> bool {
     used(lockstep_readers::read_config("config.json", &text(input)))
 }
 
+/// Keys of a decoder behind a model's name; what would name a file is left out.
+pub(crate) fn decoder(input: &[u8]) -> bool {
+    let text = text(input);
+    let names_file = [".toml", ".json", ".onnx", ".prototxt"].iter().any(|ending| text.contains(ending));
+    !names_file && used(lockstep_readers::load_model(&format!("gpt:{text}")))
+}
+
 /// A model in ONNX format.
 pub(crate) fn onnx(input: &[u8]) -> bool {
     used(lockstep_readers::read_onnx("m.onnx", input))

@@ -230,8 +230,8 @@ macro_rules! rows {
             reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::price),
         }
         "data" data: String = "synthetic".to_owned(),
-        "Data: mnist, text (the default of models of 256 tokens or more), synthetic, synthetic:SAMPLES, a folder of IDX files, or packed files \
-         (lockstep data pack): TRAIN.pack, of which a tenth is held out, or TRAIN.pack+HELD_OUT.pack", {
+        "Data: mnist, text (the default of models of 256 tokens or more), synthetic, synthetic:SAMPLES, a folder of IDX files, or packed \
+         files (lockstep data pack): TRAIN.pack, of which a tenth is held out, or TRAIN.pack+HELD_OUT.pack", {
             value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data),
             flag_of: PREDICT | RUN | TRAIN, identify: |e, all| {
                 // Predictions depend on the data only by its shuffles' time.

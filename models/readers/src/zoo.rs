@@ -47,8 +47,22 @@ pub(super) const ZOO: &[(&str, &str)] = &[
     ("vgg-19", include_str!("../../zoo/vgg-19.toml")),
 ];
 
-/// Endings of files that hold models: this project's, ONNX's, Caffe's, those of Hugging Face's transformers.
-const FORMATS: [&str; 4] = [".toml", ".onnx", ".prototxt", ".json"];
+/// A kind of files that hold models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// This project's.
+    Own,
+    /// ONNX's.
+    Onnx,
+    /// Caffe's.
+    Caffe,
+    /// A decoder's, of Hugging Face's transformers.
+    Config,
+}
+
+/// Endings of their names.
+const FORMATS: [(&str, Format); 4] =
+    [(".toml", Format::Own), (".onnx", Format::Onnx), (".prototxt", Format::Caffe), (".json", Format::Config)];
 
 /// Endings of files of other programs, which are refused.
 const FOREIGN: [&str; 12] =
@@ -71,54 +85,44 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     if let Some((name, text)) = ZOO.iter().find(|(name, _)| is_alike(name, name_or_path)) {
         return model_file::parse(&file(name), text, settings);
     }
-    let foreign = FORMATS[1..3].iter().find(|ending| name_or_path.ends_with(*ending));
-    let refused = |message: String| Err(InputError::new("", format!("model \"{wanted}\""), message));
-    let mut given = None;
-    match foreign {
-        Some(_) if settings.is_empty() => {}
-        Some(&".prototxt") => match input(settings) {
-            None => {
-                return refused("takes nothing behind its colon but the shape of a sample, input=3x224x224".to_owned());
-            }
-            shape => given = shape,
-        },
-        Some(_) if settings == "unfold" => {}
-        Some(format) => {
-            return refused(format!(
-                "a {format} file has no variants or sizes: write nothing behind its colon, or unfold to restore batch \
-                 normalisation that an export has folded away"
-            ));
+    let ending = FORMATS.iter().find(|(ending, _)| name_or_path.ends_with(ending));
+    let is_other = FOREIGN.iter().any(|ending| name_or_path.ends_with(ending));
+    let format = match ending {
+        Some((_, format)) => *format,
+        None if is_other => return Err(InputError::new(name_or_path, "", EXPORT)),
+        None if name_or_path.contains(std::path::MAIN_SEPARATOR) => Format::Own,
+        None => return Err(unknown(name_or_path)),
+    };
+    let refused = |message: &str| Err(InputError::new("", format!("model \"{wanted}\""), message));
+    let unreadable =
+        |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.with_cure(CURE)));
+    let path = Path::new(name_or_path);
+    let text = |most: Bytes| read_text(path, most).map_err(unreadable);
+    match format {
+        Format::Own => model_file::parse(name_or_path, &text(LONGEST)?, settings),
+        Format::Config => config::parse(name_or_path, &text(LONGEST)?, settings),
+        Format::Onnx if !matches!(settings, "" | "unfold") => refused(NO_SIZES),
+        Format::Onnx => {
+            let bytes = read_bytes(path, MODEL).map_err(unreadable)?;
+            onnx::parse(name_or_path, &bytes, !settings.is_empty(), biased)
         }
-        None => {}
+        Format::Caffe => match (settings, input(settings)) {
+            ("", _) => caffe::parse(name_or_path, &text(LONGEST_FOREIGN)?, None),
+            (_, None) => refused("takes nothing behind its colon but the shape of a sample, input=3x224x224"),
+            (_, shape) => caffe::parse(name_or_path, &text(LONGEST_FOREIGN)?, shape),
+        },
     }
-    let refused = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.with_cure(CURE)));
-    if name_or_path.ends_with(".onnx") {
-        let bytes = read_bytes(Path::new(name_or_path), MODEL).map_err(refused)?;
-        return onnx::parse(name_or_path, &bytes, !settings.is_empty(), biased);
-    }
-    let is_path = FORMATS.iter().chain(&FOREIGN).any(|ending| name_or_path.ends_with(ending))
-        || name_or_path.contains(std::path::MAIN_SEPARATOR);
-    if !is_path {
-        let cure = suggestion(name_or_path, ZOO.iter().map(|(name, _)| *name));
-        let end = if cure.ends_with('?') { "" } else { "." };
-        let one = if name_or_path.contains(',') { ONE } else { "" };
-        let message = format!(
-            "there is no such model in the zoo, and a path ends in .toml, .json, .onnx or .prototxt: {one}{cure}{end} {KINDS}"
-        );
-        return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
-    }
-    if FOREIGN.iter().any(|ending| name_or_path.ends_with(ending)) {
-        return Err(InputError::new(name_or_path, "", EXPORT));
-    }
-    let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
-    let text = read_text(Path::new(name_or_path), most).map_err(refused)?;
-    if foreign.is_some() {
-        return caffe::parse(name_or_path, &text, given);
-    }
-    match name_or_path.ends_with(".json") {
-        true => config::parse(name_or_path, &text, settings),
-        false => model_file::parse(name_or_path, &text, settings),
-    }
+}
+
+/// The error for a name that is neither in the zoo nor a path.
+fn unknown(name: &str) -> InputError {
+    let cure = suggestion(name, ZOO.iter().map(|(name, _)| *name));
+    let end = if cure.ends_with('?') { "" } else { "." };
+    let one = if name.contains(',') { ONE } else { "" };
+    let message = format!(
+        "there is no such model in the zoo, and a path ends in .toml, .json, .onnx or .prototxt: {one}{cure}{end} {KINDS}"
+    );
+    InputError::new("", format!("model \"{name}\""), message)
 }
 
 /// The name of an ONNX file's model with the batch normalisation restored that an export has folded away.
@@ -169,6 +173,11 @@ const KINDS: &str = "Models are of convolutions, dense layers and elementwise on
 
 /// Of several names where one is expected.
 const ONE: &str = "name one, or sweep over them with lockstep sim sweep; ";
+
+/// Of settings of an ONNX file.
+const NO_SIZES: &str = "a .onnx file has no variants or sizes: write nothing behind its colon, or unfold to restore batch \
+                        normalisation that an export has folded away";
+
 /// The advice on files of other programs.
 const EXPORT: &str = "a model's file ends in .toml, .json (a decoder's config.json), .onnx or .prototxt (Caffe): export it to ONNX (torch.onnx.export, tf2onnx)";
 
@@ -181,10 +190,10 @@ fn file(name: &str) -> String {
 
 /// Splits at the colon into name or path, and the settings after it; a path may hold colons of its own.
 fn split(wanted: &str) -> (&str, &str) {
-    let behind = |ending: &&str| Some(wanted.rfind(&format!("{ending}:"))? + ending.len());
+    let behind = |(ending, _): &(&str, Format)| Some(wanted.rfind(&format!("{ending}:"))? + ending.len());
     match FORMATS.iter().find_map(behind) {
         Some(colon) => (&wanted[..colon], &wanted[colon + 1..]),
-        None if FORMATS.iter().any(|ending| wanted.ends_with(ending)) => (wanted, ""),
+        None if FORMATS.iter().any(|(ending, _)| wanted.ends_with(ending)) => (wanted, ""),
         None => wanted.split_once(':').unwrap_or((wanted, "")),
     }
 }

@@ -86,7 +86,7 @@ fn files_that_say_the_same_have_the_same_layers() {
         (
             "qwen2",
             json!({"sliding_window": 4, "use_sliding_window": true, "max_window_layers": 0}),
-            json!({"sliding_window": 4, "use_sliding_window": true, "layer_types": [window, window, window, window, window, window]}),
+            json!({"sliding_window": 4, "use_sliding_window": true, "layer_types": vec![window; 6]}),
         ),
         // `null` states what the other keys give.
         ("mistral", json!({"num_key_value_heads": null}), json!({"num_key_value_heads": 4})),
