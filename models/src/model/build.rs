@@ -43,9 +43,22 @@ impl Model {
     /// The model of `drafts`, the first of which is its input; names are unique.
     ///
     /// # Errors
-    /// A cycle, shapes that do not fit, losses that differ, or too many parameters, at the place of the draft.
+    /// A cycle, shapes that do not fit, losses that differ, fewer entries or scores than tokens, or too many parameters, at the
+    /// place of the draft.
     pub fn build(name: String, source: String, drafts: Vec<Draft>) -> Result<Model, InputError> {
-        check_inputs(&drafts)?;
+        let (model, order) = Model::assemble(name, source, &drafts)?;
+        check_tokens(&model.nodes, |index| &drafts[order[index]])?;
+        Ok(model)
+    }
+
+    /// The same for a rank's part, which may have some of the entries and scores alone.
+    pub(super) fn build_part(name: String, source: String, drafts: &[Draft]) -> Result<Model, InputError> {
+        Model::assemble(name, source, drafts).map(|(model, _)| model)
+    }
+
+    /// The model, and the index of each layer's draft.
+    fn assemble(name: String, source: String, drafts: &[Draft]) -> Result<(Model, Vec<usize>), InputError> {
+        check_inputs(drafts)?;
         let mut links: DiGraph<(), ()> = DiGraph::with_capacity(drafts.len(), drafts.len());
         drafts.iter().for_each(|_| {
             links.add_node(());
@@ -61,7 +74,7 @@ impl Model {
             names.push(&first.name);
             first.error(format!("the model has a cycle: {}: change the inputs of one of them", names.join(" → ")))
         })?;
-        check_ends(&drafts, &links)?;
+        check_ends(drafts, &links)?;
 
         let mut position = vec![0; drafts.len()];
         order.iter().enumerate().for_each(|(place, index)| position[*index] = place as u32);
@@ -97,8 +110,7 @@ impl Model {
         }
         check_integers(&nodes, |index| &drafts[order[index]])?;
         check_classes(&nodes, |index| &drafts[order[index]])?;
-        check_tokens(&nodes, |index| &drafts[order[index]])?;
-        Ok(link(name, source, nodes, &arenas))
+        Ok((link(name, source, nodes, &arenas), order))
     }
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn shard(
             at[id.index()] = parts.push(bias, (id, output, placement.gradient(id)), AxisLayout::Replicated);
         }
     }
-    let model = Model::build(whole.name().to_owned(), whole.source().to_owned(), parts.drafts)?;
+    let model = Model::build_part(whole.name().to_owned(), whole.source().to_owned(), &parts.drafts)?;
     Ok((model, parts.layers))
 }
 
