@@ -72,6 +72,10 @@ macro_rules! layers {
         /// Every kind that a file can ask for.
         pub const KINDS: &[LayerKind] = &[$($($file::$kind,)*)*];
 
+        /// Kinds that only parts of models have that a rank holds, and that have kernels: keys of costs name them, and no file.
+        pub(crate) const KINDS_OF_PARTS: [&LayerKind; 3] =
+            [&partial_softmax::KIND, &linear_partial_softmax::KIND, &merged_cross_entropy::KIND];
+
         impl Layer {
             /// The rules of its kind.
             pub fn rule(&self) -> &dyn LayerRule {

@@ -15,12 +15,19 @@ pub struct LinearPartialSoftmax {
     pub classes: u32,
 }
 
-const KIND: LayerKind = LayerKind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     reads_output: true,
     reads_labels: true,
     family: "dense",
-    ..LayerKind::new("linear_partial_softmax", |of| Err(of.refuse("kind", "no file asks for it")))
+    ..LayerKind::new("linear_partial_softmax", |of| {
+        // Costs are those of the rank's own classes.
+        let Layer::LinearCrossEntropy(own) = (linear_cross_entropy::KIND.read)(of)? else {
+            return Err(of.missing("classes", "the classes of a rank"));
+        };
+        let classes = own.out_features;
+        Ok(Layer::LinearPartialSoftmax(LinearPartialSoftmax { own, classes }))
+    })
 };
 
 impl OfKind for LinearPartialSoftmax {

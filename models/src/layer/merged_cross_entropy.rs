@@ -14,12 +14,15 @@ pub struct MergedCrossEntropy {
     pub parts: u32,
 }
 
-const KIND: LayerKind = LayerKind {
+pub(super) const KIND: LayerKind = LayerKind {
     is_loss: true,
     family: "loss",
     class: KernelClass::Scores,
     flops: [5.0, 1.0, 0.0],
-    ..LayerKind::new("merged_cross_entropy", |of| Err(of.refuse("kind", "no file asks for it")))
+    ..LayerKind::new("merged_cross_entropy", |of| {
+        let size = |key| of.size(key)?.ok_or_else(|| of.missing(key, "of all parts together"));
+        Ok(Layer::MergedCrossEntropy(MergedCrossEntropy { classes: size("classes")?, parts: size("parts")? }))
+    })
 };
 
 impl OfKind for MergedCrossEntropy {
@@ -38,6 +41,10 @@ impl LayerRule for MergedCrossEntropy {
 
     fn settings(&self) -> String {
         format!(", classes = {}, parts = {}", self.classes, self.parts)
+    }
+
+    fn cost_settings(&self) -> String {
+        format!(" classes{} parts{}", self.classes, self.parts)
     }
 
     fn classes(&self, _: Shape) -> u32 {

@@ -18,14 +18,17 @@ pub struct PartialSoftmax {
     pub classes: u32,
 }
 
-const KIND: LayerKind = LayerKind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     reads_output: true,
     reads_labels: true,
     family: "loss",
     class: KernelClass::Scores,
     flops: [5.0, 2.0, 0.0],
-    ..LayerKind::new("partial_softmax", |of| Err(of.refuse("kind", "no file asks for it")))
+    ..LayerKind::new("partial_softmax", |of| {
+        let classes = of.size("classes")?.unwrap_or(u32::MAX);
+        Ok(Layer::PartialSoftmax(PartialSoftmax { classes }))
+    })
 };
 
 impl OfKind for PartialSoftmax {
@@ -46,5 +49,9 @@ impl LayerRule for PartialSoftmax {
 
     fn settings(&self) -> String {
         format!(", classes = {}", self.classes)
+    }
+
+    fn cost_settings(&self) -> String {
+        format!(" classes{}", self.classes)
     }
 }

@@ -105,6 +105,15 @@ impl Stages {
         (owner != reader).then_some((tie, (owner.min(reader), owner.max(reader))))
     }
 
+    /// Whether two layers with one parameter are in one chunk, or on two stages that have no other parameter of the owner: what a stage
+    /// makes of a micro-batch in two chunks would not be one sum.
+    pub fn serve_tie(&self, model: &Model) -> bool {
+        model.tie().is_none_or(|tie| {
+            let alone = model.node(tie.owner).parameters.len() == 1;
+            self.chunk_of(tie.owner) == self.chunk_of(tie.reader) || self.between(model).is_some() && alone
+        })
+    }
+
     /// The layers whose outputs cross from `chunk` to the next: those of it or of an earlier chunk that a
     /// later one reads.
     pub fn crossing(&self, model: &Model, chunk: u32) -> Vec<LayerId> {

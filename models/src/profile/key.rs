@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use lockstep_topology::{Dtype, InputError};
 
-use crate::layer::{Attributes, KINDS};
+use crate::layer::{Attributes, KINDS, KINDS_OF_PARTS};
 use crate::{Buffer, Dimension, Node, Op, Precision, Program, Shape, UpdateRule};
 
 /// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
@@ -121,7 +121,7 @@ fn read_layer(text: &str) -> Option<Node> {
     let (inputs, output) = shapes.split_once('>')?;
     let inputs: Vec<Shape> = inputs.split(',').map(read_size).collect::<Option<_>>()?;
     let output = read_size(output)?;
-    let kind = KINDS.iter().find(|known| known.name == kind)?;
+    let kind = KINDS.iter().chain(KINDS_OF_PARTS).find(|known| known.name == kind)?;
     let layer = (kind.read)(&Settings { output, words: words.collect() }).ok()?;
     Node::alone(layer, inputs).ok().filter(|node| node.output == output)
 }

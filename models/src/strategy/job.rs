@@ -125,13 +125,14 @@ impl Job {
         Mesh::new(&given.chain((!mesh.axes().contains(Axis::Data)).then_some(data)).collect::<Vec<_>>())
     }
 
+    fn mesh_text(&self) -> String {
+        self.mesh.as_ref().map_or_else(String::new, Mesh::to_string)
+    }
+
     /// Reports an error of a pipeline's numbers as one of the job's settings for them.
     pub(crate) fn of_mesh(&self, error: InputError) -> InputError {
         match error.place {
-            ErrorPlace::Flag("stages") => {
-                let mesh = self.mesh.as_ref().map_or_else(String::new, Mesh::to_string);
-                InputError::flag("mesh", mesh, error.message)
-            }
+            ErrorPlace::Flag("stages") => InputError::flag("mesh", self.mesh_text(), error.message),
             ErrorPlace::Flag("micro_batches") => InputError::flag("accumulate", error.value, error.message),
             _ => error,
         }
@@ -155,13 +156,8 @@ impl Job {
             return Ok(None);
         }
         let cut = Stages::new(model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
-        if let Some(tie) = model.tie() {
-            // What a stage makes of one micro-batch in two chunks would not be one sum.
-            let apart = cut.chunk_of(tie.owner) != cut.chunk_of(tie.reader);
-            if apart && (cut.between(model).is_none() || model.node(tie.owner).parameters.len() > 1) {
-                let mesh = self.mesh.as_ref().map_or_else(String::new, Mesh::to_string);
-                model.refuse_tie(("mesh", mesh, "has stages that cut between two layers"))?;
-            }
+        if !cut.serve_tie(model) {
+            model.refuse_tie(("mesh", self.mesh_text(), "has stages that cut between two layers"))?;
         }
         let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
         let reads_samples =
