@@ -7,8 +7,8 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 
 use super::{Bucket, Strategy};
 use crate::{
-    Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Buffer, Declared, Gradients, LayerId, Mesh, Model, Moments,
-    PassRanks, PipelineSchedule, Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt, UpdateRule,
+    Assignment, Axis, AxisAlgorithms, AxisSet, Gradients, LayerId, Mesh, Model, Moments, PassRanks, PipelineSchedule,
+    Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt, UpdateRule,
 };
 
 /// Everything that decides a program except where its ranks run.
@@ -168,21 +168,6 @@ impl Job {
             return Err(InputError::flag("cut", self.cut.to_string(), message));
         }
         Ok(Some(cut))
-    }
-
-    /// How its learners average their models; `None` where all ranks train one.
-    pub fn averaging(&self) -> Option<Averaging> {
-        self.strategy.averaging(self.workers, self.learners)
-    }
-
-    /// The buffers with which its learners average their models; none where all ranks train one.
-    pub(crate) fn buffers_of_averaging(&self) -> Vec<Declared> {
-        self.averaging().map_or(Vec::new(), |averaging| averaging.buffers(self.model.parameter_elements()))
-    }
-
-    /// The buffer with `index` among those that the strategy declares itself, which follow those of averaging.
-    pub(super) fn own_buffer(&self, index: usize) -> Buffer {
-        Buffer::Declared(self.buffers_of_averaging().len() + index)
     }
 
     /// Micro-batches per step and worker: those that gradients accumulate over, or a learner's from one synchronisation

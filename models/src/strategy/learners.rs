@@ -20,9 +20,26 @@ use super::buckets::cuts;
 use super::passes::passes;
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{
-    Averaging, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId,
-    Layout, Mesh, Operand, Stream,
+    Averaging, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Declared, Dimension, Elementwise, Formula, Graph, Job,
+    LayerId, Layout, Mesh, Operand, Stream,
 };
+
+impl Job {
+    /// How its learners average their models; `None` where all ranks train one.
+    pub fn averaging(&self) -> Option<Averaging> {
+        self.strategy.averaging(self.workers, self.learners)
+    }
+
+    /// The buffers with which its learners average their models; none where all ranks train one.
+    pub(crate) fn buffers_of_averaging(&self) -> Vec<Declared> {
+        self.averaging().map_or(Vec::new(), |averaging| averaging.buffers(self.model.parameter_elements()))
+    }
+
+    /// The buffer with `index` among those that the strategy declares itself, which follow those of averaging.
+    pub(super) fn own_buffer(&self, index: usize) -> Buffer {
+        Buffer::Declared(self.buffers_of_averaging().len() + index)
+    }
+}
 
 /// The learners of a device, and devices.
 const LEARNERS: AxisSet = AxisSet::of(&[Axis::Learner]);
