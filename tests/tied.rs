@@ -233,7 +233,7 @@ fn what_cannot_share_says_so() {
                 accumulate: 2,
                 ..Job::new(tied(), 2, 2)
             },
-            "has stages that cut between two layers",
+            "two layers in two of its chunks",
         ),
     ];
     for (job, wanted) in cases {

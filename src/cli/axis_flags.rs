@@ -1,4 +1,5 @@
-//! Defines `--tp`, `--pp` and `--dp`: sizes of the axes of a mesh, under the names that Megatron gives them.
+//! Defines `--tp`, `--pp`, `--dp` and `--interleave`: sizes of the axes of a mesh and chunks of a stage, under the names that
+//! Megatron gives them.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -33,13 +34,21 @@ const AXES: [AxisFlag; 3] = [
     ),
 ];
 
-/// The sizes that are given, by the position of the axis in [`AXES`].
+/// The sizes that are given, by the position of the axis in [`AXES`], and the chunks of layers of each stage.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct AxisSizes([Option<u32>; 3]);
+pub(super) struct AxisSizes([Option<u32>; 3], Option<u32>);
+
+/// The flag of interleaved schedules, and its other names.
+const INTERLEAVE: &str = "interleave";
+const INTERLEAVE_OTHERS: [&str; 2] = ["num-virtual-stages-per-pipeline-rank", "virtual-pipeline-stages"];
 
 impl AxisSizes {
     /// The command with these flags.
     pub(super) fn augment(command: Command) -> Command {
+        let interleave = Arg::new(INTERLEAVE).long(INTERLEAVE).aliases(INTERLEAVE_OTHERS).value_name("V");
+        let help = "Chunks of layers of each pipeline stage, 2 or more: the schedule interleaved:V";
+        let interleave = interleave.help(help).value_parser(positive).conflicts_with("schedule");
+        let command = command.arg(interleave.allow_hyphen_values(true));
         AXES.into_iter().fold(command, |command, (_, flag, others, help)| {
             let argument = Arg::new(flag).long(flag).aliases(others).help(help).value_name("N").conflicts_with("mesh");
             command.arg(argument.value_parser(positive).allow_hyphen_values(true))
@@ -48,7 +57,7 @@ impl AxisSizes {
 
     /// The sizes that a command line gives.
     pub(super) fn of(matches: &ArgMatches) -> AxisSizes {
-        AxisSizes(AXES.map(|(_, flag, ..)| matches.get_one(flag).copied()))
+        AxisSizes(AXES.map(|(_, flag, ..)| matches.get_one(flag).copied()), matches.get_one(INTERLEAVE).copied())
     }
 
     /// Makes them the mesh of the experiment; a strategy that splits layers is chosen where none is stated.
@@ -56,6 +65,11 @@ impl AxisSizes {
     /// # Errors
     /// Ranks that the other axes do not divide.
     pub(super) fn apply(&self, experiment: &mut Experiment) -> Result<(), InputError> {
+        if let Some(chunks) = self.1 {
+            let schedule = if chunks == 1 { "1f1b".parse() } else { format!("interleaved:{chunks}").parse() };
+            experiment.schedule = schedule.map_err(|wrong| InputError::flag(INTERLEAVE, chunks.to_string(), wrong))?;
+            experiment.overridden("schedule");
+        }
         if self.0.iter().all(Option::is_none) {
             return Ok(());
         }
@@ -100,6 +114,7 @@ impl AxisSizes {
 impl Display for AxisSizes {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let given = AXES.iter().zip(self.0).filter_map(|((_, flag, ..), size)| Some((flag, size?)));
-        given.into_iter().try_for_each(|(flag, size)| write!(f, " --{flag} {size}"))
+        given.into_iter().try_for_each(|(flag, size)| write!(f, " --{flag} {size}"))?;
+        self.1.map_or(Ok(()), |chunks| write!(f, " --{INTERLEAVE} {chunks}"))
     }
 }

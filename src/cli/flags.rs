@@ -14,7 +14,7 @@ use lockstep_experiment::form::Style;
 use lockstep_experiment::form::parse_chunk;
 pub(super) use lockstep_experiment::form::{algorithm, parsed, positive};
 use lockstep_experiment::setting::{Commands, Flag};
-use lockstep_experiment::{Experiment, TransportKind, default_note, settings};
+use lockstep_experiment::{Batch, Experiment, TransportKind, default_note, settings};
 
 /// The flags of all settings of a command.
 #[derive(Debug, Clone)]
@@ -64,10 +64,27 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
         let mut arms = std::mem::take(&mut experiment.arms);
         for of in arms.iter_mut().map(|arm| &mut arm.experiment).chain([&mut experiment]) {
             self.axes.apply(of)?;
+            self.take_batches(of)?;
         }
         experiment.arms = arms;
         experiment.share_settings();
         Ok(experiment.with_data())
+    }
+}
+
+impl<const COMMAND: Commands> SettingFlags<COMMAND> {
+    /// Sets the samples of a micro-batch beside those of a step, where the command line gives both.
+    fn take_batches(&self, experiment: &mut Experiment) -> Result<(), InputError> {
+        let given = ["batch_per_rank", "global_batch"].map(|key| self.given.iter().find(|(other, _)| *other == key));
+        let [Some(per_rank), Some(global)] = given else { return Ok(()) };
+        let mut take = |(key, texts): &(&'static str, Vec<String>)| -> Result<Batch, InputError> {
+            if let Some(flag) = flags(COMMAND).find(|flag| flag.setting.key == *key) {
+                flag.how.take(experiment, flag.setting, texts)?;
+            }
+            Ok(experiment.batch.clone())
+        };
+        let (per_rank, global) = (take(per_rank)?, take(global)?);
+        experiment.set_batches(per_rank.per_rank(), global.global().to_vec())
     }
 }
 
@@ -132,7 +149,7 @@ fn argument(flag: Flag) -> Arg {
     if setting.table.is_some() || setting.first || setting.key == "optimizer" {
         argument = argument.help_heading("Optimizer");
     }
-    if let Some(other) = setting.instead_of {
+    if let Some(other) = setting.instead_of.filter(|_| setting.key != "global_batch") {
         argument = argument.conflicts_with(other);
     }
     let check = move |text: &str| how.check(text).map(|()| text.to_owned());

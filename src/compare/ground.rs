@@ -16,7 +16,7 @@ use lockstep_predict::{PROFILE_PATH, Site};
 use lockstep_report::failure::Failure;
 
 use super::Asked;
-use lockstep_experiment::{Batch, Configuration, DeviceChoice, Experiment, TransportKind};
+use lockstep_experiment::{Configuration, DeviceChoice, Experiment, TransportKind};
 
 /// The machines for which predictions are made, with notes on their source.
 pub(super) struct Ground {
@@ -38,10 +38,7 @@ pub(super) fn calibrates(experiment: &Experiment, asked: &Asked<'_>) -> bool {
 /// A measurement that fails.
 /// The experiment of its first batch alone, where nothing of this machine is known and it has several.
 pub(super) fn of_first_batch(experiment: &Experiment, kept: Option<&Kept>) -> Option<Experiment> {
-    let batch = match &experiment.batch {
-        Batch::PerRank(sizes) => Batch::PerRank(sizes.first().copied().into_iter().collect()),
-        Batch::Global(sizes) => Batch::Global(sizes.first().copied().into_iter().collect()),
-    };
+    let batch = experiment.batch.first();
     let unknown = kept.is_some_and(|kept| kept.profile.is_none());
     (unknown && batch != experiment.batch).then(|| Experiment { batch, ..experiment.clone() })
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Axis, Job, Model, Program, READ_AHEAD, TransformAt};
+use lockstep_models::{Job, Model, Program, READ_AHEAD, TransformAt};
 use lockstep_topology::placement::with_room;
 use lockstep_topology::{
     Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, Time, blocks,
 };
 
-use crate::experiment::{Batch, Experiment};
+use crate::experiment::Experiment;
 use crate::input::Stated as StatedInput;
 use crate::published::PublishedPoint;
 use crate::scenario::NONE;
@@ -262,10 +262,7 @@ impl Experiment {
             let message = format!("{} has no learners that could share a device: use the strategy sma", self.strategy);
             return Err(self.locate(InputError::flag("learners", self.learners.to_string(), message)));
         }
-        let (batch_per_rank, batch_key) = match &self.batch {
-            Batch::PerRank(sizes) => (sizes[batch], u64::from(sizes[batch])),
-            Batch::Global(sizes) => (self.share(sizes[batch], ranks)?, sizes[batch]),
-        };
+        let (batch_per_rank, accumulate, batch_key) = self.batch_of(batch, ranks)?;
         if self.loaded.is_some() {
             self.check_transform()?;
         }
@@ -273,7 +270,7 @@ impl Experiment {
         let mut configuration = Configuration {
             job: Job {
                 strategy: self.strategy.clone(),
-                accumulate: self.accumulate,
+                accumulate,
                 bucket: self.bucket,
                 algorithm: algorithm.clone(),
                 axis_algorithms: self.axis_algorithms.clone(),
@@ -345,26 +342,6 @@ impl Experiment {
                 .map_err(|message| InputError::flag("ranks", job.ranks().to_string(), message)),
             (transport, _) => Ok(transport.hosting()),
         }
-    }
-
-    /// Samples per rank and micro-batch of a global batch.
-    fn share(&self, global: u64, ranks: u32) -> Result<u32, InputError> {
-        let micro_batches = self.accumulate.saturating_mul(self.strategy.period());
-        let (sources, what) = match &self.mesh {
-            Some(mesh) => (mesh.size(Axis::Data), "coordinates of data"),
-            None => (ranks, "ranks"),
-        };
-        let parts = u64::from(sources) * u64::from(micro_batches);
-        if !global.is_multiple_of(parts) {
-            let message = format!(
-                "does not divide among {sources} {what} x {micro_batches} micro-batches: use a multiple of {parts}",
-            );
-            return Err(self.locate(InputError::flag("global_batch", global.to_string(), message)));
-        }
-        u32::try_from(global / parts).map_err(|_| {
-            let message = format!("gives {} samples per rank: at most {} are possible", global / parts, u32::MAX);
-            self.locate(InputError::flag("global_batch", global.to_string(), message))
-        })
     }
 
     /// Describes how `configurations` are trained, in full: recipe, rates, momentum, decays, initial values.

@@ -13,6 +13,7 @@ use lockstep_topology::aliases::difference;
 use lockstep_topology::document::Entry;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 
+use crate::batch::Batch;
 use crate::device::DeviceChoice;
 use crate::growth::Growth;
 use crate::input::Stated as StatedInput;
@@ -30,27 +31,6 @@ pub const THIS_MACHINE: &str = "this-machine";
 /// A run's error is the median of the errors after each of its last epochs, this number of them (Goyal et al.
 /// 2017, §5.1).
 const LAST_EPOCHS: u32 = 5;
-
-/// How many samples a step takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Batch {
-    /// Samples per rank and micro-batch (weak scaling), one configuration each.
-    PerRank(Vec<u32>),
-    /// Samples per step over all ranks (strong scaling), one configuration each.
-    Global(Vec<u64>),
-}
-
-impl Batch {
-    /// The sizes per rank and micro-batch, if they are set.
-    pub fn per_rank(&self) -> &[u32] {
-        if let Batch::PerRank(sizes) = self { sizes } else { &[] }
-    }
-
-    /// The sizes over all ranks, if they are set.
-    pub fn global(&self) -> &[u64] {
-        if let Batch::Global(sizes) = self { sizes } else { &[] }
-    }
-}
 
 /// How long a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use lockstep_topology::{Algorithm, Cluster, ErrorPlace, InputError, library_of_gpus};
 
+use crate::batch::Batch;
 use crate::configuration::Configuration;
-use crate::experiment::{Batch, Experiment, Length};
+use crate::experiment::{Experiment, Length};
 use crate::form::{Form, Style};
 use crate::growth::Growth;
 
@@ -147,7 +148,7 @@ impl Experiment {
         if self.tunes && self.strategy.averaging(1, 1).is_none() {
             return error("learners share a device only where each has its own model: use the strategy sma or ea-sgd");
         }
-        if self.tunes && matches!(self.batch, Batch::Global(_)) {
+        if self.tunes && !matches!(self.batch, Batch::PerRank(_)) {
             return error("each learner has its own batch: give the batch per rank");
         }
         Ok(())

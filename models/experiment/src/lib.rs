@@ -7,6 +7,7 @@
 mod rows;
 
 pub mod alike;
+mod batch;
 mod configuration;
 mod device;
 pub mod driver_log;
@@ -50,9 +51,10 @@ use std::path::Path;
 
 use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
+pub use batch::Batch;
 pub use configuration::Configuration;
 pub use device::DeviceChoice;
-pub use experiment::{Arm, Axes, Batch, Choice, Experiment, Length, THIS_MACHINE};
+pub use experiment::{Arm, Axes, Choice, Experiment, Length, THIS_MACHINE};
 pub use growth::Growth;
 pub use input::Stated as StatedInput;
 pub use learners::{Learners, default_method, default_note};

@@ -57,12 +57,19 @@ fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Resul
         set(experiment, entry)?;
         experiment.places.insert(entry.key().to_owned(), entry.place());
     }
+    if let (Some(per_rank), Some(global)) = (section.get("batch_per_rank"), section.get("global_batch")) {
+        set(experiment, &per_rank)?;
+        let sizes = experiment.batch.per_rank().to_vec();
+        set(experiment, &global)?;
+        let all = experiment.batch.global().to_vec();
+        experiment.set_batches(&sizes, all)?;
+    }
     Ok(())
 }
 
-/// Refuses a key beside the one that it replaces.
+/// Refuses a key beside the one that it replaces; the samples of a micro-batch and of a step may be given together.
 fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
-    for setting in settings() {
+    for setting in settings().filter(|setting| setting.key != "global_batch") {
         let Some(other) = setting.instead_of.filter(|other| section.get(other).is_some()) else { continue };
         if let Some(entry) = section.get(setting.key) {
             return Err(entry.error(format!("{other} is given too: keep one of the two")));

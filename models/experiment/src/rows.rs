@@ -90,11 +90,11 @@ macro_rules! rows {
                 how: &list(COUNT, |e| e.batch.per_rank().to_vec(), |e, size| e.batch = Batch::PerRank(vec![size])), ..AXIS
             }),
         }
-        "global_batch", "Samples per step over all ranks, divided among them", {
+        "global_batch", "Samples per step over all ranks, divided among them; beside batch_per_rank, the micro-batches of a step follow", {
             value: "N,…", how: &Each(LONG, |e, all| e.batch = Batch::Global(all)), flag_of: PREDICT | RUN,
             instead_of: Some("batch_per_rank"),
             axis: Some(SweepAxis {
-                how: &list(LONG, |e| e.batch.global().to_vec(), |e, size| e.batch = Batch::Global(vec![size])), ..AXIS
+                how: &list(LONG, |e| e.batch.global().to_vec(), |e, size| e.batch = e.batch.clone().with_global(vec![size])), ..AXIS
             }),
         }
         "accumulate" accumulate: u32 = 1, "Micro-batches per step and rank", {

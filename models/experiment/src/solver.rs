@@ -4,7 +4,8 @@ use lockstep_readers::Solver;
 use lockstep_topology::InputError;
 use lockstep_topology::document::Entry;
 
-use crate::experiment::{Batch, Experiment, Length};
+use crate::batch::Batch;
+use crate::experiment::{Experiment, Length};
 use crate::setting::{Reading, SettingEntry};
 
 /// A solver by its file.

@@ -45,6 +45,10 @@ fn the_quickstart_has_ten_rows() {
 fn lists_and_single_values_expand() {
     assert_eq!(expand(""), [(1, 32, "-".to_owned())]);
     assert_eq!(expand("ranks = 2\nalgorithm = \"ring\""), [(2, 32, "ring".to_owned())]);
+    // Both: of 4 samples on each of 2 ranks, 16 take two micro-batches and 32 four.
+    let both = with("ranks = 2\nbatch_per_rank = 4\nglobal_batch = [16, 32]").unwrap().configurations().unwrap();
+    let counts: Vec<(u32, u32)> = both.iter().map(|of| (of.job.batch_per_rank, of.job.accumulate)).collect();
+    assert_eq!(counts, [(4, 2), (4, 4)]);
     // Strong scaling: 128 samples over 1 and 4 ranks, two micro-batches each.
     let strong = expand("ranks = [1, 4]\nglobal_batch = 128\naccumulate = 2");
     assert_eq!(strong, [(1, 64, "-".to_owned()), (4, 16, "ring".to_owned())]);
@@ -188,7 +192,8 @@ fn errors_name_their_place() {
         ("ranks = [2, 2]", "e.toml:3", "is given twice"),
         ("ranks = \"2\"", "e.toml:3", "whole number"),
         ("batch_per_rank = -1", "e.toml:3", "whole number from 1"),
-        ("batch_per_rank = 1\nglobal_batch = 2", "e.toml:4", "one of the two"),
+        ("accumulate = 2\nbatch_per_rank = 1\nglobal_batch = 2", "e.toml:3", "leave one of the three out"),
+        ("batch_per_rank = [1, 2]\nglobal_batch = 2", "e.toml:3", "give one"),
         ("steps = 1\nepochs = 2", "e.toml:4", "one of the two"),
         ("algorithm = \"rinng\"", "e.toml:3", "did you mean ring"),
         ("algorithm = \"parameter-server:0\"", "e.toml:3", "at least 1"),

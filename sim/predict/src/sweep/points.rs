@@ -141,11 +141,16 @@ impl<'a> Points<'a> {
 
     fn labelled(&self, index: u32, ranks: u32, variant: &Experiment) -> SweepRow {
         let (sweep, point) = (self.sweep, &self.plan.points[index as usize]);
-        let Experiment { strategy, learners, accumulate, bucket, chunk, .. } = variant;
+        let Experiment { strategy, learners, bucket, chunk, .. } = variant;
+        let accumulate = &match &variant.batch {
+            Batch::Accumulated { per_rank, global } => variant.micro_batches(*per_rank, global[0], ranks).unwrap_or(1),
+            _ => variant.accumulate,
+        };
         let each = u64::from(strategy.period()).saturating_mul((*learners).into());
         let parts = (u64::from(ranks) * u64::from(*accumulate)).saturating_mul(each);
         let (batch_per_rank, global_batch) = match &variant.batch {
             Batch::PerRank(sizes) => (sizes[0], parts.saturating_mul(sizes[0].into())),
+            Batch::Accumulated { per_rank, global } => (*per_rank, global[0]),
             Batch::Global(sizes) => {
                 let size = sizes[0];
                 let share = size.checked_div(parts).filter(|share| share.saturating_mul(parts) == size).unwrap_or(0);
