@@ -7,13 +7,14 @@ use lockstep_exec::device::cpu::{Slice, evaluate};
 use lockstep_exec::{RunOptions, run};
 use lockstep_models::memory::Memory;
 use lockstep_models::{
-    Coefficient, Decay, Job, Model, NoDecay, Op, Optimizer, Program, RunLength, SquareSum, StepNumbers, UpdateRule,
-    random_model,
+    Axis, AxisSet, Buffer, Coefficient, Decay, Exchange, Job, Mesh, Model, NoDecay, Op, Optimizer, Program, RunLength,
+    SquareSum, Squares, StepNumbers, UpdateRule, random_model,
 };
 use proptest::prelude::*;
 
 use crate::commands::{folder, lockstep};
-use crate::equivalence::plain;
+use crate::equivalence::{assert_equal_bits, plain};
+use crate::reference;
 
 const RUN: RunLength = RunLength { global_batch: 32, steps_per_epoch: 5, steps: 10 };
 
@@ -49,12 +50,10 @@ fn stepped(of: &Optimizer, mut weights: Vec<f32>, gradients: &[Vec<f32>]) -> Vec
         let factors: &[Coefficient] = if of.clip_norm.is_some() { &[Coefficient::CLIP] } else { &[] };
         let formula = of.rule.update(factors, false);
         let bound = formula.bind(&StepNumbers { clip, ..numbers });
-        let mut held: Vec<(lockstep_models::Buffer, Slice<'_>)> = vec![
-            (lockstep_models::Buffer::Gradients, Slice::Read(gradient)),
-            (lockstep_models::Buffer::Parameters, Slice::Written(&mut weights)),
-        ];
+        let mut held: Vec<(Buffer, Slice<'_>)> =
+            vec![(Buffer::Gradients, Slice::Read(gradient)), (Buffer::Parameters, Slice::Written(&mut weights))];
         for (index, state) in states.iter_mut().enumerate() {
-            held.push((lockstep_models::Buffer::State(index), Slice::Written(state)));
+            held.push((Buffer::State(index), Slice::Written(state)));
         }
         let mut slices: Vec<Slice<'_>> = Vec::new();
         for buffer in &bound.buffers {
@@ -177,17 +176,11 @@ fn undefined_optimizers_are_refused() {
         assert!(error.contains(wanted), "{strategy}: {error}");
     }
     let lenet = Arc::new(lockstep_readers::load_model("lenet").unwrap());
-    let of = |strategy: &str, mesh: Option<&str>| {
-        let mesh = mesh.map(|mesh| mesh.parse().unwrap());
-        Job { strategy: strategy.parse().unwrap(), mesh, ..Job::new(Arc::clone(&lenet), 2, 4) }
-    };
-    let varies = of("hybrid:b:variable-batch", None);
+    let varies = Job { strategy: "hybrid:b:variable-batch".parse().unwrap(), ..Job::new(lenet, 2, 4) };
     let adam = Job { rule: UpdateRule::Adam, ..varies.clone() }.program().unwrap_err().to_string();
     assert!(adam.contains("--optimizer: adam: ") && adam.contains("without variable-batch"), "{adam}");
     let clips = Job { clips: true, ..varies }.program().unwrap_err().to_string();
     assert!(clips.contains("before the norm is known"), "{clips}");
-    let stages = Job { clips: true, ..of("ssgd", Some("pipeline=2")) }.program().unwrap_err().to_string();
-    assert!(stages.contains("without pipeline"), "{stages}");
     let model = model();
     let (data, _) = Dataset::load("synthetic:64", &model).unwrap();
     let refused = |program: &Program, optimizer: Optimizer| {
@@ -219,7 +212,7 @@ fn settings_of_another_optimizer_are_refused() {
             ["--optimizer: adam:", "use sgd"],
         ),
         (
-            "sim predict --model lenet --cluster ethernet-4 --mesh data=2,pipeline=2 --clip-grad 1",
+            "sim predict --model lenet --cluster ethernet-4 --ranks 2 --strategy sma --clip-grad 1",
             ["--clip-norm:", "leave clip_norm out"],
         ),
     ] {
@@ -248,7 +241,64 @@ fn norms_are_in_the_program() {
         if let Some(Op::Exchange(of)) = of_norms.map(|at| &tasks[at].op) {
             assert_eq!(of.range, 0..SquareSum::ELEMENTS, "{strategy}");
         }
-        assert_eq!(Job { clips: false, ..job }.program().unwrap().elements(lockstep_models::Buffer::Norm), 0);
+        assert_eq!(Job { clips: false, ..job }.program().unwrap().elements(Buffer::Norm), 0);
+    }
+}
+
+/// Each stage begins its sum anew in each step, one without parameters with nothing, and all add their sums once, before the
+/// first update. A first stage without parameters runs ahead, and its sum waits all the same.
+#[test]
+fn stages_add_up_their_norms() {
+    let text = "name = \"m\"\ninput = [1, 6, 6]\nlayer = [\n{ kind = \"relu\" },\n\
+                { name = \"conv\", kind = \"conv2d\", out_channels = 4, kernel = 3 },\n\
+                { name = \"relu\", kind = \"relu\" },\n{ name = \"pool\", kind = \"max_pool\", kernel = 2, stride = 2 },\n\
+                { name = \"scores\", kind = \"dense\", out_features = 4 },\n{ kind = \"softmax_cross_entropy\" },\n]\n";
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", text).unwrap());
+    let (data, _) = Dataset::load("synthetic:64", &model).unwrap();
+    for (strategy, mesh, axes) in [
+        ("ssgd", "pipeline=4", &[Axis::Pipeline][..]),
+        ("ssgd", "data=2,pipeline=4", &[Axis::Pipeline]),
+        ("zero-1", "data=2,pipeline=4", &[Axis::Pipeline, Axis::Data]),
+        ("megatron", "pipeline=4,tensor=2", &[Axis::Pipeline, Axis::Tensor]),
+    ] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let job = Job {
+            clips: true,
+            cut: "at=conv,relu,scores".parse().unwrap(),
+            accumulate: 2,
+            strategy: strategy.parse().unwrap(),
+            mesh: Some(mesh.clone()),
+            ..Job::new(model.clone(), mesh.ranks(), 2)
+        };
+        let program = job.program().unwrap_or_else(|error| panic!("{strategy} {mesh}: {error}"));
+        assert_eq!(program.roles.len(), 4);
+        for role in &program.roles {
+            let place = format!("{strategy} {mesh} {}", role.name);
+            let squares: Vec<&Squares> = role
+                .tasks
+                .iter()
+                .filter_map(|task| if let Op::Squares(of) = &task.op { Some(of) } else { None })
+                .collect();
+            assert!(squares.iter().enumerate().all(|(at, of)| of.begins == (at == 0)), "{place}");
+            assert_eq!(
+                squares.iter().all(|of| of.range.is_empty()),
+                ["stage 0", "stage 2"].contains(&role.name.as_str()),
+                "{place}"
+            );
+            let norms: Vec<(usize, &Exchange)> =
+                role.exchanges().filter(|(_, exchange)| exchange.buffer == Buffer::Norm).collect();
+            let [(task, exchange)] = norms[..] else { panic!("{place}: {} sums", norms.len()) };
+            assert_eq!(exchange.axes, AxisSet::of(axes), "{place}");
+            let last = role.tasks.iter().rposition(|task| matches!(task.op, Op::Squares(_))).unwrap();
+            let first = role.tasks.iter().position(|task| task.op.update().is_some());
+            assert!(last < task && first.is_none_or(|first| task < first), "{place}");
+        }
+        // Several steps: a sum that was not begun anew would grow.
+        let optimizer = Optimizer { clip_norm: Some(0.01), ..plain() };
+        let options = RunOptions { steps: 4, warm_up: 0, seed: 3, optimizer, ..RunOptions::default() };
+        let trained = run(&program, &data, &options).unwrap().parameters;
+        let expected = reference::train(&program, &data, 4, 3, &options.optimizer).unwrap();
+        assert_equal_bits(&trained, &expected, &format!("{strategy} {mesh}"));
     }
 }
 

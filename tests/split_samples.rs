@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockstep_data::Dataset;
 use lockstep_exec::{Arenas, RunOptions, run};
-use lockstep_models::{Axis, Bucket, Job, Mesh, Op, Program};
+use lockstep_models::{Axis, Bucket, Job, Mesh, Op, Optimizer, Program};
 use lockstep_topology::Collective;
 use proptest::prelude::*;
 
@@ -19,9 +19,9 @@ pub(crate) fn trains_like(ssgd: &Job, split: &Job, seed: u64) -> Result<(), Test
     let (data, _) = Dataset::load("synthetic:400", &ssgd.model).unwrap();
     // Dead memory is NaN, so that no layer reads what a change of layout has not written.
     let arenas = Arenas { poison: true, ..Arenas::default() };
-    let options =
-        RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer(), arenas, ..RunOptions::default() };
-    let one = train(ssgd, STEPS, optimizer(), seed);
+    let of = Optimizer { clip_norm: ssgd.clips.then_some(0.5), ..optimizer() };
+    let options = RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: of.clone(), arenas, ..RunOptions::default() };
+    let one = train(ssgd, STEPS, of, seed);
     let other = run(&split.program().unwrap(), &data, &options).unwrap_or_else(|error| panic!("{split:?}: {error}"));
     let apart = distance(&ssgd.model, &one.parameters, &other.parameters);
     prop_assert!(apart < 1e-5, "{apart:e} apart");

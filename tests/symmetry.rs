@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_data::Dataset;
-use lockstep_models::{Axis, Bucket, Job, Mesh, Program, random_model};
+use lockstep_models::{Axis, Bucket, Job, Mesh, Optimizer, Program, random_model};
 use lockstep_sim::{Platform, Roofline, simulate};
 use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Hosting, HostingRule, Placement, PlacementRule};
 use proptest::prelude::*;
@@ -30,7 +30,8 @@ fn simulated(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
 fn executed(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
     let (train, _) = Dataset::load("synthetic:400", &program.model).unwrap();
     let stall_limit = Duration::from_secs(5);
-    let options = lockstep_exec::RunOptions { steps: STEPS, warm_up: 0, stall_limit, ..Default::default() };
+    let optimizer = Optimizer { clip_norm: program.clips().then_some(0.5), ..Default::default() };
+    let options = lockstep_exec::RunOptions { steps: STEPS, warm_up: 0, stall_limit, optimizer, ..Default::default() };
     let run = lockstep_exec::run(program, &train, &options).unwrap();
     let mut traffic = Traffic::new();
     for (from, row) in (0..).zip(&run.traffic) {
@@ -94,13 +95,14 @@ proptest! {
         ]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
         along in crate::hybrid::axis_algorithms(),
+        clips: bool,
     ) {
         let job = crate::stages::job(seed, false, (stages, data), (schedule, accumulate, 2));
         let mesh = job.mesh.as_ref().unwrap();
         let axes = mesh.outer_first().map(|axis| (axis, mesh.size(axis))).chain((tensor > 1).then_some((Axis::Tensor, tensor)));
         let mesh = Mesh::new(&axes.collect::<Vec<_>>()).unwrap();
         let axis_algorithms = if tensor > 1 && !strategy.contains("zero") { along } else { Default::default() };
-        let job = Job { strategy: strategy.parse().unwrap(), bucket, workers: mesh.ranks(), mesh: Some(mesh), axis_algorithms, ..job };
+        let job = Job { strategy: strategy.parse().unwrap(), bucket, workers: mesh.ranks(), mesh: Some(mesh), axis_algorithms, clips, ..job };
         let Ok(program) = job.program() else { return Ok(()) };
         prop_assert_eq!(simulated(&program), executed(&program));
     }

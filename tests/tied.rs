@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_data::Dataset;
 use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{Axis, Buffer, Exchange, Job, LayerId, Mesh, Model, Moments, Optimizer, Pass, UpdateRule};
+use lockstep_models::{Axis, Buffer, Exchange, Job, LayerId, Mesh, Model, Moments, Op, Optimizer, Pass, UpdateRule};
 use lockstep_readers::parse_model;
 use lockstep_topology::InputError;
 use proptest::prelude::*;
@@ -177,7 +177,7 @@ proptest! {
         (strategy, shares_state) in (prop::sample::select(vec!["ssgd", "zero-1", "megatron", "sequence-parallel"]), any::<bool>()),
         (accumulate, schedule) in (1u32..=3, schedules()),
         bucket in buckets(),
-        (fuse, fused_output) in (any::<bool>(), any::<bool>()),
+        (fuse, fused_output, clips) in any::<(bool, bool, bool)>(),
         seed: u64,
     ) {
         let output = "kind = \"linear_cross_entropy\", out_features = 11, tie = \"embedding\"";
@@ -187,7 +187,7 @@ proptest! {
         let accumulate = if schedule.chunks() > 1 { accumulate.min(2) * stages } else { accumulate };
         let splits = ["megatron", "sequence-parallel"].contains(&strategy);
         let tensor = if splits { tensor } else { 1 };
-        let ssgd = Job { accumulate, bucket, fuse, ..Job::new(model, data, 2 * tensor) };
+        let ssgd = Job { accumulate, bucket, fuse, clips, ..Job::new(model, data, 2 * tensor) };
         let mesh = Mesh::new(&[(Axis::Data, data), (Axis::Tensor, tensor), (Axis::Pipeline, stages)]).expect("a mesh");
         let strategy = format!("{strategy}{}", if splits && shares_state { ":zero-1" } else { "" });
         let strategy = strategy.parse().expect("a strategy");
@@ -204,17 +204,22 @@ proptest! {
 fn stages_exchange_the_gradient_of_a_shared_parameter_once() {
     for accumulate in [1, 4] {
         let mesh = Some("data=2,pipeline=2".parse::<Mesh>().expect("a mesh"));
-        let program = Job { mesh, accumulate, ..Job::new(tied(), 4, 2) }.program().expect("a program");
+        let program = Job { mesh, accumulate, clips: true, ..Job::new(tied(), 4, 2) }.program().expect("a program");
         let shared = 0..(TOKENS * FEATURES) as u64;
         for role in &program.roles {
             let sums = |of: &&Exchange| of.buffer == Buffer::Gradients && of.range == shared;
             let sums: Vec<&Exchange> = role.exchanges().map(|(_, of)| of).filter(sums).collect();
             let between: Vec<Option<(u32, u32)>> = sums.iter().map(|of| of.between).collect();
             assert_eq!(between, [None, Some((0, 1))], "{}", role.name);
+            let norms = role.exchanges().filter(|(_, of)| of.buffer == Buffer::Norm && of.between.is_none());
+            assert_eq!(norms.count(), 1, "{}", role.name);
             let updates = role.tasks.iter().filter(|task| task.op.update().is_some_and(|of| of.range == shared));
             assert_eq!(updates.count(), 1, "{}", role.name);
             assert!(program.parameters_of(role).iter().any(|range| range.contains(&0)));
         }
+        let squares = program.roles.iter().flat_map(|role| &role.tasks);
+        let squares = squares.filter(|task| matches!(&task.op, Op::Squares(of) if of.range == shared));
+        assert_eq!(squares.count(), 1, "it counts once in the norm");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_data::Dataset;
 use lockstep_exec::{Arenas, RunOptions, run};
 use lockstep_models::memory::{ElementAddresses, Reuse};
-use lockstep_models::{Axis, Bucket, Job, Mesh, Optimizer, Program, StageCut, random_model};
+use lockstep_models::{Axis, Bucket, Job, Mesh, Program, StageCut, random_model};
 use lockstep_topology::Bytes;
 use proptest::prelude::*;
 
@@ -102,8 +102,6 @@ proptest! {
         // Small models do not have enough layers for all cuts.
         prop_assume!(job.program().map_err(|error| error.to_string()).map_or_else(
             |error| !error.contains("layers, and") && !error.contains("read the samples"), |_| true));
-        // Stages do not add up their norms.
-        let optimizer = Optimizer { clip_norm: optimizer.clip_norm.filter(|_| stages == 1), ..optimizer };
         let (shared, expected) = both(&job, seed, &optimizer);
         assert_equal_bits(&shared, &expected, &format!("{job:?}"));
         if mesh.size(Axis::Device) == 1 {

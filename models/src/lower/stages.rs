@@ -9,14 +9,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective, InputError};
+use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 
 use super::Lowering;
 use super::tasks::Tasks;
-use crate::graph::{NodeWork, Scope};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, LayerId, Model, Op, Pass, PipelinePass,
-    PipelineStep, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns, pipeline,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Graph, LayerId, Model, Op, Pass,
+    PipelinePass, PipelineStep, Role, Rows, Squares, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns,
+    pipeline,
 };
 
 /// Buffers of a border between two chunks: activations sent forward, and gradients sent back.
@@ -66,12 +68,13 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
     let mut tasks = Tasks::new(of, 0, passes);
     let shared = stages.between(model);
     for node in graph.dag.node_indices() {
-        // The other stage sums and updates a parameter of two layers too.
+        // The other stage sums and updates a parameter of two layers too, and all stages add up their sums of squares.
         let also = shared.is_some_and(|(tie, (low, high))| {
             let range = &model.node(tie.owner).parameters[0].range;
             [low, high].contains(&stage) && changes(&graph.dag[node].work, range)
         });
-        tasks.left_out[node.index()] = chunk_of(node) % stages.stages() != stage && !also;
+        let is_own = chunk_of(node) % stages.stages() == stage;
+        tasks.left_out[node.index()] = !(is_own || also || adds_squares(graph, node));
     }
     tasks.between = shared.map(|(_, between)| between);
     let (micro, step) = (tasks.of_scope(&[Scope::MicroBatch, Scope::Pass]), tasks.of_scope(&[Scope::Step]));
@@ -111,7 +114,7 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
         bodies.push(StageBody { chunk, pass, tasks: tasks.list.len() - before_body });
     }
     tasks.list[schedule].op = Op::Schedule(Arc::new(StageOrder { bodies, ..order }));
-    step.into_iter().for_each(|node| tasks.push(node, 0));
+    step.into_iter().for_each(|node| push_step(&mut tasks, graph, node));
     tasks.finish();
     for (task, after) in edges.into_iter().flatten() {
         tasks.list[task].after.push(after);
@@ -126,6 +129,30 @@ fn changes(work: &NodeWork, of: &Range<u64>) -> bool {
         NodeWork::Elementwise { of: update, .. } => update.range == *of,
         _ => false,
     }
+}
+
+/// Whether a node adds the ranks' sums of squares.
+fn adds_squares(graph: &Graph, node: NodeIndex) -> bool {
+    let mut inputs = graph.dag.edges_directed(node, Direction::Incoming);
+    matches!(graph.dag[node].work, NodeWork::Collective { .. })
+        && inputs.any(|edge| edge.weight().tensor == Tensor::SquareSum)
+}
+
+/// Adds the tasks of a node between passes. A stage that counts no gradient adds nothing to the sum of squares, in each step
+/// anew.
+fn push_step(tasks: &mut Tasks<'_>, graph: &Graph, node: NodeIndex) {
+    let has_sum = tasks.list.iter().any(|task| matches!(task.op, Op::Squares(_)));
+    let axes = match &graph.dag[node].work {
+        NodeWork::Collective { axes, .. } if adds_squares(graph, node) && !has_sum => *axes,
+        _ => return tasks.push(node, 0),
+    };
+    let nothing = Squares { buffer: Buffer::Gradients, range: 0..0, shared: AxisSet::default(), axes, begins: true };
+    let sum = tasks.task("squares".to_owned(), Op::Squares(nothing), Vec::new());
+    tasks.push(node, 0);
+    // No update keeps it from the next step while the sum of this one is under way.
+    let exchange = tasks.list.len() - 1;
+    tasks.list[sum].after.push(After { task: exchange, lag: 1 });
+    tasks.list[exchange].after.push(After { task: sum, lag: 0 });
 }
 
 fn chunk_of_parameters(model: &Model, stages: &Stages, range: &Range<u64>) -> u32 {

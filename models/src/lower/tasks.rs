@@ -273,7 +273,7 @@ impl<'a> Tasks<'a> {
         let chunk = job.chunk.map_or(0, |bytes| dtype.elements_within(bytes.0).max(1));
         let whole = Exchange::new(collective.clone(), job.algorithm_along(axes).clone(), axes, buffer, range.clone());
         let whole = Exchange { shared, chunk, ..whole };
-        if axes == AxisSet::of(&[Axis::Pipeline]) && self.between.is_some() {
+        if axes == AxisSet::of(&[Axis::Pipeline]) && buffer != Buffer::Norm && self.between.is_some() {
             let whole = Exchange { algorithm: Algorithm::ring(), between: self.between, ..whole };
             return ("allreduce between stages", whole);
         }

@@ -65,8 +65,11 @@ pub fn formula_key(program: &Program, op: &Op) -> Option<FormulaKey> {
     }
     let is_narrow = !narrow.is_empty();
     let name = if is_narrow { format!("{rule} with {}", narrow.join(" and ")) } else { rule.to_owned() };
-    // The largest part: that of the first ranks along the axes.
+    // The largest part: that of the first ranks along the axes. A stage without gradients sums the squares of none.
     let part = program.own_part(range, shared, 0);
+    if part.is_empty() {
+        return None;
+    }
     Some(FormulaKey { name, elements: part.end - part.start, is_narrow })
 }
 

@@ -3,7 +3,7 @@
 //! coefficient that follows.
 //!
 //! Sums are exact (`SquareSum`), so it does not matter who holds what. Along an axis on which a strategy splits no
-//! gradient, all ranks have all sums and exchange nothing.
+//! gradient, all ranks have all sums and exchange nothing; the stages of a pipeline have the gradients of their own layers.
 
 use lockstep_topology::{Collective, InputError};
 use petgraph::Direction;
@@ -18,7 +18,7 @@ impl Job {
     /// The graph with gradients clipped, where the job clips them.
     ///
     /// # Errors
-    /// A strategy whose ranks train models of their own, or update layers before all gradients are known; stages.
+    /// A strategy whose ranks train models of their own, or update layers before all gradients are known.
     pub(crate) fn clipped(&self, graph: Graph, shard: Option<&Shard>) -> Result<Graph, InputError> {
         if !self.clips {
             return Ok(graph);
@@ -30,9 +30,6 @@ impl Job {
         if self.strategy.trains_apart() {
             return refused("each learner has its own; use ssgd or zero-1 to zero-3");
         }
-        if graph.mesh.size(Axis::Pipeline) > 1 {
-            return refused("stages do not add up their norms yet; use a mesh without pipeline");
-        }
         let by_node = shard.is_some_and(|(_, sharding)| sharding.pass_ranks == PassRanks::FirstOfNode);
         if by_node {
             return refused("the ranks of a node share gradients; use ssgd");
@@ -41,7 +38,9 @@ impl Job {
         if updates.iter().any(|node| graph.dag[*node].scope != Scope::Step) {
             return refused("layers are updated before the norm is known; use the strategy without variable-batch");
         }
-        let axes = split_axes(&graph, &updates);
+        let stages =
+            if graph.mesh.size(Axis::Pipeline) > 1 { AxisSet::of(&[Axis::Pipeline]) } else { AxisSet::default() };
+        let axes = split_axes(&graph, &updates).or(stages);
         if self.servers() > 0 && !axes.is_empty() {
             return refused("dedicated servers have no place for sums of squares; use ring");
         }
