@@ -26,6 +26,7 @@ mod exec_run;
 mod exec_sweep;
 mod files;
 mod flags;
+mod generated;
 mod lab;
 mod lab_rows;
 mod link_rows;

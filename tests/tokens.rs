@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use lockstep_data::Dataset;
+use lockstep_exec::device::cpu::Threads;
+use lockstep_exec::replica::Replica;
 use lockstep_models::{Bucket, Job};
 use lockstep_readers::parse_model;
 use proptest::prelude::*;
@@ -169,4 +172,46 @@ fn a_decoder_trains_on_the_text() {
     let refused = lockstep(&folder, &["exec", "run", "--model", "mlp", "--seq-length", "32"]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(errors.contains("--seq-length: 32: is of models of tokens, and mlp is none"), "{errors}");
+}
+
+/// The scores after each prefix of a sample are those of its loss: −ln softmax at the labels is what an evaluation finds. Of more
+/// tokens than positions the last ones count. What is drawn follows from the seed.
+#[test]
+fn scores_of_generated_tokens_are_those_of_the_loss() {
+    let fused = MODEL.replace(
+        "kind = \"linear\"\nout_features = 13\n[[layer]]\nkind = \"softmax_cross_entropy\"",
+        "kind = \"linear_cross_entropy\"\nout_features = 13\nbias = true\nsoft_cap = 2.0",
+    );
+    assert_ne!(fused, MODEL);
+    for text in [MODEL.to_owned(), fused] {
+        let model = Arc::new(parse_model("m.toml", &text).expect("a model"));
+        let program = Job::new(model.clone(), 1, 3).program().expect("a program");
+        let mut replica = Replica::new(&program, 5, &Threads::one());
+        let (data, _) = Dataset::load("synthetic:6", &model).expect("tokens");
+        let wanted = replica.evaluate(&data).expect("an evaluation").mean_loss;
+        let (positions, dtype) = (8, model.sample().dtype);
+        let (mut loss, mut sample) = (0.0, Vec::new());
+        for index in 0..6 {
+            let (mut bytes, mut labels) = (vec![0u8; dtype.bytes(positions) as usize], vec![0u32; positions as usize]);
+            data.draw(&[index], 0, 0, &mut bytes, &mut labels).expect("a sample");
+            sample = vec![u32::from(bytes[0]) | u32::from(bytes[1]) << 8];
+            for label in labels {
+                let scores = replica.scores_after(&sample).expect("scores");
+                let sum: f64 = scores.iter().map(|score| f64::from(*score).exp()).sum();
+                loss += sum.ln() - f64::from(scores[label as usize]);
+                sample.push(label);
+            }
+        }
+        let mean = loss / (6 * positions) as f64;
+        assert!((mean - wanted).abs() < 1e-5, "{mean} is not {wanted}");
+        let [longer, own] = [&sample[..], &sample[1..]].map(|tokens| replica.scores_after(tokens).expect("scores"));
+        assert_eq!((sample.len(), longer), (9, own));
+        let written = replica.generate(&sample, 20, 7).expect("tokens");
+        assert_eq!(written, replica.generate(&sample, 20, 7).expect("tokens"));
+        assert_ne!(written, replica.generate(&sample, 20, 8).expect("tokens"));
+        for (prompt, wanted) in [(&[][..], "empty prompt"), (&[13], "no token of decoder, which has 13")] {
+            let error = replica.generate(prompt, 1, 7).expect_err(wanted).to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
 }

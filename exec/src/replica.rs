@@ -4,6 +4,7 @@
 //! and the one-rank reference drive it task by task.
 
 mod evaluation;
+mod generation;
 mod samples;
 mod timing;
 mod values;

@@ -17,7 +17,8 @@ use lockstep_report::{Format, Report};
 use lockstep_topology::InputError;
 
 use super::driver_flags::DriverFlags;
-use super::flags::SettingFlags;
+use super::flags::{SettingFlags, positive};
+use super::generated::Written;
 use super::operation_flags::OperationFlags;
 use lockstep_experiment::setting::RUN;
 use lockstep_experiment::tuner_log::Logged;
@@ -41,6 +42,7 @@ const MOST_LISTED: u32 = 16;
   lockstep exec run --solver lenet_solver.prototxt --model lenet_train_test.prototxt:input=1x28x28 --data mnist --ranks 2
   lockstep exec run --model train_val.prototxt --weights net.caffemodel --data flowers.pack --steps 1000
   lockstep exec run --model resnet-50 --data synthetic --device cuda:bf16 --batch-per-rank 256 --steps 100
+  lockstep exec run --model gpt2-char --steps 500 --optimizer adamw --learning-rate 0.001 --generate 200 --prompt \"In the\"
   mpirun -n 4 lockstep exec run --model lenet --data mnist --transport mpi --steps 100
   srun -N 2 --ntasks-per-node=2 lockstep exec run --model lenet --data mnist --transport mpi --steps 100
       a rank for each process that was started; --ranks 8 would be two in each")]
@@ -62,6 +64,12 @@ pub(super) struct ExecRun {
     /// Write a Chrome/Perfetto trace of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Let the trained model write this number of tokens after the prompt and print them; of models of bytes as text
+    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
+    generate: Option<u32>,
+    /// With --generate: the text that is continued, of models of bytes [default: the start of a line]
+    #[arg(long, value_name = "TEXT", requires = "generate")]
+    prompt: Option<String>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -96,6 +104,8 @@ impl ExecRun {
         check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics])?;
         // Errors in the input are reported before the processes join each other.
         let configurations = experiment.configurations()?;
+        let written = self.generate.map(|count| Written::new(count, self.prompt.as_deref(), &configurations));
+        let written = written.transpose()?;
         lay_out(&experiment, &mut configurations.clone())?;
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;
@@ -119,11 +129,16 @@ impl ExecRun {
                 tuned.push(Logged { configuration, seed, most, trials });
                 notes.push(tuning.clone());
             }
+            if let Some(written) = &written {
+                let text = written.by(measured)?;
+                notes.push(format!("{} writes: {text}", configuration.label()));
+            }
             if self.trace.is_some() {
                 let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
                 let label = format!("measured {}{seed}", configuration.label());
                 trace.add(&label, &measured.program, &measured.run.periodic, &measured.run.timeline);
             }
+            Ok(())
         })?;
         notes.extend(notes_on_accuracy(&experiment));
         if !launch.prints() {

@@ -27,6 +27,8 @@ pub enum Purpose {
     Partition = 8,
     /// The order in which a rank draws its samples.
     Draw = 9,
+    /// Tokens that a trained model writes.
+    Generation = 10,
 }
 
 /// The stream number `index` of `purpose` under `seed`; the three are the key, so no two streams overlap.

@@ -38,12 +38,12 @@ pub fn lay_out(experiment: &Experiment, configurations: &mut [Configuration]) ->
 /// Empty in processes other than rank 0's.
 ///
 /// # Errors
-/// As [`Training::run`], and data that cannot be read.
+/// As [`Training::run`], data that cannot be read, and those of `each`.
 pub fn rows(
     experiment: &Experiment,
     operation: &Operation,
     launch: &mut Launch,
-    mut each: impl FnMut(&Configuration, &MeasuredTraining),
+    mut each: impl FnMut(&Configuration, &mut MeasuredTraining) -> Result<(), Failure>,
 ) -> Result<Vec<MeasuredRow>, Failure> {
     let experiment = &launch.experiment(experiment);
     let mut configurations = experiment.configurations()?;
@@ -79,7 +79,7 @@ pub fn rows(
             let training = Training { experiment, configuration, seed, data, held_out: judges, operation };
             let Some(mut measured) = training.run(launch)? else { continue };
             rows.push(row(experiment, &mut measured, &held_out)?);
-            each(configuration, &measured);
+            each(configuration, &mut measured)?;
         }
         fill_in_spread(&mut rows[first..]);
         let key = |row: &MeasuredRow| (configuration.batch_key, row.setting.ranks, row.images_per_s);

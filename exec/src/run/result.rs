@@ -62,6 +62,14 @@ impl Run {
         self.state.accuracy_monitor.is_reached()
     }
 
+    /// Continues `prompt` by `count` tokens that the trained model draws with `seed`.
+    ///
+    /// # Errors
+    /// As [`Replica::generate`].
+    pub fn generate(&mut self, prompt: &[u32], count: usize, seed: u64) -> Result<Vec<u32>, ExecError> {
+        self.replica.generate(prompt, count, seed)
+    }
+
     /// Evaluates the trained model on held-out data.
     ///
     /// # Errors

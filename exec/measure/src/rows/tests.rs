@@ -22,8 +22,9 @@ fn trained(epochs: u32, more: &str) -> (MeasuredRow, Vec<f64>) {
     );
     let experiment = Experiment::parse("e.toml", &text).unwrap();
     let mut seen = Vec::new();
-    let note = |_: &Configuration, measured: &MeasuredTraining| {
+    let note = |_: &Configuration, measured: &mut MeasuredTraining| {
         seen.extend(measured.run.evaluations.iter().map(|one| 100.0 * (1.0 - one.accuracy())));
+        Ok(())
     };
     let rows = rows(&experiment, &Operation::default(), &mut Launch::Threads, note).unwrap();
     (rows.into_iter().next().unwrap(), seen)
@@ -86,10 +87,11 @@ fn step_times_exclude_the_warm_up() {
         let text = format!("name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nsteps = {steps}\n{more}\n");
         let experiment = Experiment::parse("e.toml", &text).unwrap();
         let (mut all, mut counted) = (Vec::new(), Vec::new());
-        let note = |_: &Configuration, measured: &MeasuredTraining| {
+        let note = |_: &Configuration, measured: &mut MeasuredTraining| {
             counted = measured.run.timeline.step_times_s();
             // The first step begins before its ranks are ready and is never counted.
             all = Timeline::of(measured.run.timeline.spans.clone(), 1).step_times_s();
+            Ok(())
         };
         let rows = rows(&experiment, &Operation::default(), &mut Launch::Threads, note).unwrap();
         assert_eq!((all.len(), counted.as_slice()), (steps - 1, &all[out - 1..]), "{more}");

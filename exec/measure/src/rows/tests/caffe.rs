@@ -147,7 +147,10 @@ fn run(folder: &Path, more: &str, operation: &Operation, mut each: impl FnMut(&M
         path("net.caffemodel")
     );
     let experiment = Experiment::parse("e.toml", &text).unwrap_or_else(|error| panic!("{error}"));
-    let rows = rows(&experiment, operation, &mut Launch::Threads, |_, measured| each(measured));
+    let rows = rows(&experiment, operation, &mut Launch::Threads, |_, measured| {
+        each(measured);
+        Ok(())
+    });
     rows.unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
 

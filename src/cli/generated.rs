@@ -1,0 +1,61 @@
+//! `Written`: what a trained decoder is asked to write after a prompt.
+
+use lockstep_experiment::Configuration;
+use lockstep_measure::run_failure::run_failure;
+use lockstep_measure::training::MeasuredTraining;
+use lockstep_report::failure::Failure;
+use lockstep_topology::InputError;
+
+/// Tokens of a model whose tokens are bytes.
+const BYTES: u32 = 256;
+
+/// A prompt, and how many tokens follow it.
+pub(super) struct Written {
+    count: u32,
+    prompt: Vec<u32>,
+    is_text: bool,
+}
+
+impl Written {
+    /// What models write after `prompt`; without one after the start of a line, or after token 0 where tokens are no bytes.
+    ///
+    /// # Errors
+    /// Models of other samples than tokens, and a text where tokens are no bytes.
+    pub(super) fn new(
+        count: u32,
+        prompt: Option<&str>,
+        configurations: &[Configuration],
+    ) -> Result<Written, InputError> {
+        let model = &configurations[0].job.model;
+        let Some(tokens) = model.tokens() else {
+            let message = format!("{} reads no tokens: give a decoder, e.g. gpt2-char", model.name());
+            return Err(InputError::flag("generate", count.to_string(), message));
+        };
+        let is_text = tokens == BYTES;
+        let prompt = match prompt {
+            Some("") => return Err(InputError::flag("prompt", "", "is empty: give a text, or leave it out")),
+            Some(text) if !is_text => {
+                let message = format!("the tokens of {} are no bytes: leave it out", model.name());
+                return Err(InputError::flag("prompt", text, message));
+            }
+            Some(text) => text.bytes().map(u32::from).collect(),
+            None if is_text => vec![u32::from(b'\n')],
+            None => vec![0],
+        };
+        Ok(Written { count, prompt, is_text })
+    }
+
+    /// What a trained model writes: the prompt with the text after it, or numbers of tokens.
+    ///
+    /// # Errors
+    /// Those of its device.
+    pub(super) fn by(&self, measured: &mut MeasuredTraining) -> Result<String, Failure> {
+        let seed = measured.seed;
+        let tokens = measured.run.generate(&self.prompt, self.count as usize, seed).map_err(run_failure)?;
+        if !self.is_text {
+            return Ok(tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
+        }
+        let bytes: Vec<u8> = self.prompt.iter().chain(&tokens).map(|token| *token as u8).collect();
+        Ok(format!("{:?}", String::from_utf8_lossy(&bytes)))
+    }
+}
