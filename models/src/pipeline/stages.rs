@@ -13,7 +13,7 @@ use crate::{LayerId, Model, Pass, Tie};
 pub struct StageChunk {
     /// Positions of its layers in the model.
     pub layers: Range<u32>,
-    /// Learnable parameters.
+    /// Learnable parameters; one that layers of several chunks share counts in each.
     pub parameters: u64,
     /// Floating-point operations of the forward pass, a multiply-add being two.
     pub forward_flops: f64,
@@ -69,7 +69,7 @@ impl Stages {
         let crossing = crossing(model);
         let chunk = |(first, end): (usize, usize)| StageChunk {
             layers: first as u32..end as u32,
-            parameters: model.layers()[first..end].iter().flat_map(|node| &node.parameters).map(|p| p.elements()).sum(),
+            parameters: read_in(model, first..end),
             forward_flops: flops[first..end].iter().map(|[forward, _]| forward).sum(),
             backward_flops: flops[first..end].iter().map(|[_, backward]| backward).sum(),
             crossing_elements: crossing[end],
@@ -127,6 +127,17 @@ impl Stages {
     pub fn sent_elements(&self, stage: u32) -> u64 {
         if self.stages == 1 { 0 } else { self.chunks_of(stage).map(|chunk| chunk.crossing_elements).sum() }
     }
+}
+
+/// Elements of the parameters that some layers read, each once.
+fn read_in(model: &Model, layers: Range<usize>) -> u64 {
+    let owned_here = |owner: LayerId| layers.contains(&owner.index());
+    let of = |index: usize| {
+        let id = LayerId(index as u32);
+        let shared_here = model.node(id).tied_to.is_some_and(owned_here);
+        if shared_here { &[][..] } else { model.parameters_read_by(id) }
+    };
+    layers.clone().flat_map(of).map(|parameter| parameter.elements()).sum()
 }
 
 /// FLOPs of a layer's forward pass over one sample.

@@ -33,7 +33,7 @@ impl Part {
 pub(super) struct Contents {
     /// Its range of samples, or of a weight's columns.
     pub(super) samples: Part,
-    /// Its range of features, or of a weight's rows.
+    /// Its range of features, of a weight's rows, or of a table's entries.
     pub(super) features: Part,
     /// Its range of the elements, one after the other, of what it has of samples and features.
     pub(super) elements: Part,
@@ -56,7 +56,7 @@ pub(super) fn contents(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Cont
         let holds = first.iter().all(|axis| columns.mesh.coordinate(*axis, *rank) == 0);
         holds.then(|| Contents {
             samples: part(&[Dimension::Sample, Dimension::Input], *rank),
-            features: part(&[Dimension::Feature], *rank),
+            features: part(&[Dimension::Feature, Dimension::Vocabulary], *rank),
             elements: part(&[Dimension::Element], *rank),
             summand: number(columns, &partial, *rank),
             version: number(columns, &own, *rank),

@@ -76,6 +76,11 @@ fn entries(lines: &[Line]) -> Vec<(Entry, &'static str)> {
             "split(feature): a range of the features",
         ),
         (
+            lies(AxisLayout::Split(Dimension::Vocabulary)),
+            Entry::Cell(Some(Contents { features: SLICE, ..ALL })),
+            "split(vocabulary): a range of a table's entries",
+        ),
+        (
             lies(AxisLayout::Split(Dimension::Input)),
             Entry::Cell(Some(Contents { samples: SLICE, ..ALL })),
             "split(input): a range of the columns",

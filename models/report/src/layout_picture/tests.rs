@@ -10,10 +10,11 @@ use super::contents::{Contents, Part, contents};
 use super::layout_picture;
 use super::lines::lines;
 
-const PLACEMENTS: [AxisLayout; 7] = [
+const PLACEMENTS: [AxisLayout; 8] = [
     AxisLayout::Replicated,
     AxisLayout::Split(Dimension::Sample),
     AxisLayout::Split(Dimension::Feature),
+    AxisLayout::Split(Dimension::Vocabulary),
     AxisLayout::Split(Dimension::Element),
     AxisLayout::Partial,
     AxisLayout::Own,
