@@ -71,9 +71,18 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("sim predict --model bert-base --cluster dgx-h100", &["bert-base", ".onnx", "config.json"]),
     ("sim predict --model lenet --strategy deepspeed", &["zero-1", "zero-2", "zero-3"]),
     ("sim predict --model lenet --strategy sharded", &["zero-1", "zero-2", "zero-3"]),
-    ("sim predict --model lenet --micro-batch-size 6 --global-batch-size 100 --ranks 4", &["--global-batch: 100:", "multiple of 24"]),
-    ("sim predict --model lenet --micro-batch-size 6 --global-batch-size 48 --accumulate 2", &["--accumulate: 2:", "follows from"]),
-    ("sim predict --model lenet --micro-batch-size 6,8 --global-batch-size 48", &["--batch-per-rank: 6,8:", "give one"]),
+    (
+        "sim predict --model lenet --micro-batch-size 6 --global-batch-size 100 --ranks 4",
+        &["--global-batch: 100:", "multiple of 24"],
+    ),
+    (
+        "sim predict --model lenet --micro-batch-size 6 --global-batch-size 48 --accumulate 2",
+        &["--accumulate: 2:", "follows from"],
+    ),
+    (
+        "sim predict --model lenet --micro-batch-size 6,8 --global-batch-size 48",
+        &["--batch-per-rank: 6,8:", "give one"],
+    ),
     ("sim predict --model lenet --strategy tp", &["--tp 2", "megatron"]),
     ("sim predict --model lenet --strategy pipeline", &["--pp 2"]),
     ("sim predict --model lenet --strategy ps", &["parameter-server:1"]),
