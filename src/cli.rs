@@ -39,6 +39,7 @@ mod nccl_table;
 mod operation_flags;
 mod papers;
 mod profiles;
+mod saved_weights;
 mod schema;
 mod shard_flags;
 mod sim_collective;

@@ -246,13 +246,14 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Flags whose value is written.
-const OUTPUTS: [&str; 13] = [
+const OUTPUTS: [&str; 14] = [
     "--driver-log",
     "--html",
     "--metrics",
     "--out",
     "--output",
     "--plot",
+    "--save-weights",
     "--trace",
     "--tuner-log",
     "--write-errors",

@@ -173,6 +173,15 @@ fn weights_of_caffe() {
 }
 
 #[test]
+fn weights_of_decoders() {
+    let model = readers::decoder_of_weights();
+    let values: Vec<f32> = (0..model.parameter_elements()).map(|at| at as f32).collect();
+    let mut own = Vec::new();
+    lockstep_readers::WeightLayout::of(&model).unwrap().write(&values, &mut own).unwrap();
+    holds("safetensors", readers::safetensors, &[own], INPUTS / 4);
+}
+
+#[test]
 fn clusters() {
     holds("cluster", readers::cluster, &files("topology/clusters", ".toml"), INPUTS / 4);
 }

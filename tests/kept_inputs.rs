@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::commands::{folder, lockstep};
 
 /// Commands whose output `@` would replace a file that they read, and that file.
-const COMMANDS: [(&str, &str); 23] = [
+const COMMANDS: [(&str, &str); 24] = [
     ("sim predict e.toml --trace @", "e.toml"),
     ("sim predict e.toml --trace @", "m.toml"),
     ("sim predict e.toml --trace @", "c.toml"),
@@ -28,6 +28,7 @@ const COMMANDS: [(&str, &str); 23] = [
     ("exec run --model mlp --resume kept --metrics @", "kept/step-0000000001.safetensors"),
     ("exec run --model mlp --steps 1 --checkpoint kept --trace @", "kept/step-0000000001.safetensors"),
     ("exec run --model mlp --replay-tuner claims.jsonl --tuner-log @", "claims.jsonl"),
+    ("exec run --model gpt2-char --weights w.safetensors --save-weights @", "w.safetensors"),
     ("exec sweep e.toml --out @", "e.toml"),
     ("calibrate e.toml --profile @", "e.toml"),
     ("compare e.toml --trace @", "out/this-machine.json"),
@@ -48,9 +49,15 @@ fn prepared(name: &str) -> PathBuf {
         write(file, b"# never read: the command is refused first");
     }
     write("topo.xml", include_bytes!("../topology/machines/src/tests/dgx-a100.xml"));
-    for file in
-        ["p.json", "out/this-machine.json", "claims.jsonl", "i.pack", "o.pack", "kept/step-0000000001.safetensors"]
-    {
+    for file in [
+        "p.json",
+        "out/this-machine.json",
+        "claims.jsonl",
+        "i.pack",
+        "o.pack",
+        "w.safetensors",
+        "kept/step-0000000001.safetensors",
+    ] {
         write(file, file.as_bytes());
     }
     for file in ["images-idx3-ubyte", "labels-idx1-ubyte"] {

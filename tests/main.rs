@@ -61,5 +61,6 @@ mod tied;
 mod tokens;
 mod tuning;
 mod unread;
+mod weights;
 mod zero;
 mod zoo;

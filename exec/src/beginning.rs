@@ -1,6 +1,7 @@
 //! Makes the state of a training that starts from given values, such as those of a weights file.
 
 use lockstep_models::{AccuracyMonitor, InitialValues, Program};
+use lockstep_topology::InputError;
 
 use crate::init;
 use crate::state::{Position, State};
@@ -9,12 +10,15 @@ impl State {
     /// The state before the first step, with `values` instead of those drawn from `seed`; learners and their average
     /// model all start from it.
     ///
+    /// # Errors
+    /// Values that cannot be read, or are not finite.
+    ///
     /// # Panics
-    /// A value whose length differs from the parameter of its name.
-    pub fn beginning(program: &Program, seed: u64, values: &InitialValues) -> State {
+    /// Values for a model of other shapes.
+    pub fn beginning(program: &Program, seed: u64, values: &dyn InitialValues) -> Result<State, InputError> {
         let whole = program.whole_model();
         let (mut parameters, mut statistics) = (init::parameters(whole, seed), init::statistics(whole));
-        values.put(whole, &mut parameters, &mut statistics);
+        values.put(whole, &mut parameters, &mut statistics)?;
         let mut own = vec![init::statistics(&program.model); program.workers() as usize];
         for (pieces, having) in program.statistics_shares() {
             for (range, start) in &pieces {
@@ -26,11 +30,11 @@ impl State {
         }
         let averages = program.averages();
         let kept = if averages { 0 } else { program.rule.states().len() };
-        let states = vec![vec![0.0; parameters.len()]; kept];
+        let states = (0..kept).map(|_| vec![0.0; parameters.len()]).collect();
         let (weights, average) =
             if averages { (Vec::new(), Some((parameters, None))) } else { (vec![parameters], None) };
         let (references, accuracy_monitor) = (Vec::new(), AccuracyMonitor::default());
-        State {
+        Ok(State {
             position: Position::default(),
             weights,
             statistics: own,
@@ -40,7 +44,7 @@ impl State {
             references,
             buffers: Vec::new(),
             accuracy_monitor,
-        }
+        })
     }
 }
 
@@ -48,7 +52,7 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use lockstep_models::{Job, Mesh, Model};
+    use lockstep_models::{Job, Mesh, Model, NamedValues};
 
     use super::*;
     use crate::whole::{mean_statistics, part};
@@ -58,11 +62,11 @@ mod tests {
                          [[layer]]\nkind = \"softmax_cross_entropy\"\n";
 
     /// A distinct value for each element, by name.
-    fn values(model: &Model) -> InitialValues {
+    fn values(model: &Model) -> NamedValues {
         let ramp = |count: u64, from: u64| (from..from + count).map(|at| at as f32).collect::<Vec<f32>>();
         let parameters = model.layers().iter().flat_map(|node| &node.parameters);
         let statistics = model.layers().iter().filter_map(|node| Some((node.name.clone(), node.statistics.clone()?)));
-        InitialValues {
+        NamedValues {
             parameters: parameters.map(|of| (of.name.clone(), ramp(of.elements(), 1000 + of.range.start))).collect(),
             statistics: statistics.map(|(name, of)| (name, ramp(of.end - of.start, 1 + of.start))).collect(),
         }
@@ -89,7 +93,7 @@ mod tests {
             let (ranks, mesh) = (mesh.ranks(), (strategy == "model-parallel").then_some(mesh));
             let job = Job { strategy: strategy.parse().unwrap(), mesh, ..Job::new(Arc::clone(&model), ranks, 4) };
             let program = job.program().unwrap_or_else(|error| panic!("{strategy}: {error}"));
-            let state = State::beginning(&program, 1, &given);
+            let state = State::beginning(&program, 1, &given).unwrap();
             assert!(state.fits(&program), "{strategy}");
             let own: Vec<Vec<f32>> = (0..ranks as usize).map(|rank| state.statistics_of(rank)).collect();
             let own: Vec<&[f32]> = own.iter().map(Vec::as_slice).collect();
@@ -101,8 +105,8 @@ mod tests {
             }
         }
         // Values missing from the file are drawn as without one.
-        let none =
-            State::beginning(&Job::new(Arc::clone(&model), 1, 4).program().unwrap(), 7, &InitialValues::default());
+        let program = Job::new(Arc::clone(&model), 1, 4).program().unwrap();
+        let none = State::beginning(&program, 7, &NamedValues::default()).unwrap();
         assert_eq!(none.weights_of(0), init::parameters(&model, 7));
         assert_eq!(none.statistics_of(0), init::statistics(&model));
     }

@@ -42,8 +42,8 @@ pub use layer::{
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{
-    Draft, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, PassRanks, Piece, ShardLayer, Sharding, Tie,
-    multiplied_parts, node_first, random_model,
+    Draft, InitialValues, Model, Multiplied, Multipliers, NamedValues, Node, Parameter, PassRanks, Piece, ShardLayer,
+    Sharding, Tie, multiplied_parts, node_first, random_model,
 };
 pub use optimizer::{
     Assignment, Averaging, Decay, MomentumForm, NoDecay, Optimizer, RunLength, Scaling, SquareSum, UpdateRule, WarmUp,

@@ -5,6 +5,7 @@
 
 mod arbitrary;
 mod build;
+mod initial_values;
 mod inits;
 mod multipliers;
 mod node_first;
@@ -22,7 +23,7 @@ use crate::layer::{Init, InitRules, Signature};
 use crate::{Dimension, Layer, LayerId, SampleTensor, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
-pub use inits::InitialValues;
+pub use initial_values::{InitialValues, NamedValues};
 pub use multipliers::{Multiplied, Multipliers, multiplied_parts};
 pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
@@ -116,6 +117,8 @@ impl Parameter {
 pub struct Model {
     name: String,
     source: String,
+    /// The `model_type` of transformers that it is, where its file states one.
+    architecture: Option<&'static str>,
     /// What was left out of its file.
     notes: Vec<String>,
     nodes: Vec<Node>,
@@ -135,6 +138,17 @@ impl Model {
     /// Where it is from; empty if its file does not say.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// The same, as a model of this `model_type` of transformers, by whose names its weights are stored.
+    #[must_use]
+    pub fn with_architecture(self, architecture: &'static str) -> Model {
+        Model { architecture: Some(architecture), ..self }
+    }
+
+    /// The `model_type` of transformers that it is, where its file states one.
+    pub fn architecture(&self) -> Option<&'static str> {
+        self.architecture
     }
 
     /// The same, with notes about what was left out of its file because it does not affect the model.

@@ -20,6 +20,7 @@ use super::driver_flags::DriverFlags;
 use super::flags::{SettingFlags, positive};
 use super::generated::Written;
 use super::operation_flags::OperationFlags;
+use super::saved_weights::SavedWeights;
 use lockstep_experiment::setting::RUN;
 use lockstep_experiment::tuner_log::Logged;
 use lockstep_experiment::{Configuration, Experiment};
@@ -41,6 +42,8 @@ const MOST_LISTED: u32 = 16;
   lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --resume kept
   lockstep exec run --solver lenet_solver.prototxt --model lenet_train_test.prototxt:input=1x28x28 --data mnist --ranks 2
   lockstep exec run --model train_val.prototxt --weights net.caffemodel --data flowers.pack --steps 1000
+  lockstep exec run --model gpt2/config.json --weights gpt2 --data tokens.pack --ranks 2 --strategy zero-3 --steps 1000 \\
+      --save-weights tuned.safetensors
   lockstep exec run --model resnet-50 --data synthetic --device cuda:bf16 --batch-per-rank 256 --steps 100
   lockstep exec run --model gpt2-char --steps 500 --optimizer adamw --learning-rate 0.001 --generate 200 --prompt \"In the\"
   mpirun -n 4 lockstep exec run --model lenet --data mnist --transport mpi --steps 100
@@ -61,6 +64,9 @@ pub(super) struct ExecRun {
     /// With --learners auto: repeat the decisions of a log of --tuner-log, which trains the same bits
     #[arg(long, value_name = "FILE")]
     replay_tuner: Option<PathBuf>,
+    /// Of a decoder: write the trained weights in fp32, with the names and layouts of transformers
+    #[arg(long, value_name = "FILE.safetensors")]
+    save_weights: Option<PathBuf>,
     /// Write a Chrome/Perfetto trace of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -101,7 +107,8 @@ impl ExecRun {
         }
         let (trace, tuner_log) = (self.trace.as_deref(), self.tuner_log.as_deref());
         let (driver_log, metrics) = (self.driver.output(), self.operation.output());
-        check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics])?;
+        let weights = ("--save-weights", self.save_weights.as_deref());
+        check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics, weights])?;
         // Errors in the input are reported before the processes join each other.
         let configurations = experiment.configurations()?;
         let written = self.generate.map(|count| Written::new(count, self.prompt.as_deref(), &configurations));
@@ -109,6 +116,8 @@ impl ExecRun {
         lay_out(&experiment, &mut configurations.clone())?;
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;
+        let saved = self.save_weights.as_deref();
+        let saved = saved.map(|path| SavedWeights::new(path, &experiment, &configurations)).transpose()?;
         let mut launch = Launch::new(&experiment, self.operation.stall_limit())?;
         if launch.prints() {
             announce(&experiment, &configurations);
@@ -133,6 +142,7 @@ impl ExecRun {
                 let text = written.by(measured)?;
                 notes.push(format!("{} writes: {text}", configuration.label()));
             }
+            saved.iter().try_for_each(|saved| saved.write(measured))?;
             if self.trace.is_some() {
                 let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
                 let label = format!("measured {}{seed}", configuration.label());

@@ -19,8 +19,19 @@ use lockstep_topology::InputError;
 use inputs::Inputs;
 
 /// Flags whose file is written, of every command that has them.
-const OUTPUTS: [&str; 10] =
-    ["driver_log", "html", "metrics", "out", "output", "plot", "trace", "tuner_log", "write_errors", "profile"];
+const OUTPUTS: [&str; 11] = [
+    "driver_log",
+    "html",
+    "metrics",
+    "out",
+    "output",
+    "plot",
+    "save_weights",
+    "trace",
+    "tuner_log",
+    "write_errors",
+    "profile",
+];
 /// Flags whose folder is written into, under names of its own. What lies there already is not compared: a folder of
 /// checkpoints is, since its files are kept.
 const OUTPUT_FOLDERS: [&str; 1] = ["flight"];

@@ -14,7 +14,7 @@ use lockstep_machines::nccl_log::{self, Asked};
 use lockstep_machines::{Import, import_machine};
 use lockstep_measure::checkpoint::Checkpoint;
 use lockstep_measure::flight::{Record, account};
-use lockstep_models::{Driver, Job, Model, Pass, RunLength};
+use lockstep_models::{Driver, InitialValues, Job, Model, Pass, RunLength};
 use lockstep_topology::cluster::{Cluster, DeviceId};
 
 fn text(input: &[u8]) -> String {
@@ -132,9 +132,24 @@ pub(crate) fn caffemodel(input: &[u8]) -> bool {
     let Ok((values, _)) = lockstep_readers::read_caffe_weights("w", input, &model) else { return false };
     let mut parameters = vec![0.0; model.parameter_elements() as usize];
     let mut statistics = vec![0.0; model.statistics_elements() as usize];
-    values.put(&model, &mut parameters, &mut statistics);
+    values.put(&model, &mut parameters, &mut statistics).expect("values that are here");
     assert!(parameters.iter().all(|value| value.is_finite()));
     true
+}
+
+/// The decoder of [`safetensors`].
+pub(crate) fn decoder_of_weights() -> Model {
+    lockstep_readers::load_model("gpt:vocabulary=4,positions=2,hidden=2,layers=1,heads=1").expect("a decoder")
+}
+
+/// Weights of a small decoder, loaded into its parameters.
+pub(crate) fn safetensors(input: &[u8]) -> bool {
+    let model = decoder_of_weights();
+    let Ok((weights, _)) = lockstep_readers::read_weights("w", input.to_vec(), &model) else { return false };
+    let mut parameters = vec![f32::NAN; model.parameter_elements() as usize];
+    let loaded = weights.put(&model, &mut parameters, &mut []).is_ok();
+    assert!(!loaded || parameters.iter().all(|value| value.is_finite()));
+    loaded
 }
 
 /// A flight record, and the report of `exec inspect`.

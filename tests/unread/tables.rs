@@ -164,6 +164,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--trials", "", Some("3")),
     ("--target", "", Some("@/reached.json")),
     ("--explain", "", None),
+    ("--save-weights", "", Some("w.safetensors")),
     ("--trace", "", Some("t.json")),
     ("--html", "", Some("p.html")),
     ("--plot", "", Some("p.svg")),

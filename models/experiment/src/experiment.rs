@@ -128,7 +128,7 @@ macro_rules! fields {
             /// Cores of the host, the fewest of all hosts, where the data set has been loaded or is predicted as if it were.
             pub cores: Option<u32>,
             /// Initial values of parameters, where a file of weights has been loaded.
-            pub initial: Option<Arc<InitialValues>>,
+            pub initial: Option<Arc<dyn InitialValues>>,
             /// The place of each key that the file or a flag sets.
             pub places: BTreeMap<String, ErrorPlace>,
             /// By key, how values differ from what other programs mean by the names that are given.

@@ -309,8 +309,9 @@ macro_rules! rows {
             value: "FILE", how: &BySolver, flag_of: PREDICT | RUN, in_arms: false, first: true,
         }
         "weights" weights: Option<String> = None,
-        "Start from the weights of a .caffemodel, matched by layer name; other layers start as the model says", {
-            value: "FILE", how: &One(TEXT, |e, file| e.weights = Some(file)), flag_of: RUN, reads: ReadBy::Run,
+        "Start from these weights: of a decoder a .safetensors, an index of several, or a folder with either, as transformers names \
+         tensors; or a .caffemodel, matched by layer name", {
+            value: "FILE|DIR", how: &One(TEXT, |e, file| e.weights = Some(file)), flag_of: RUN, reads: ReadBy::Run,
             trained: Some((Trained::As, |run| run.experiment.weights.clone())),
         }
         "name" name: String = String::new(), "What the experiment is called; files are named after it", {

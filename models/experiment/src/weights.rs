@@ -8,21 +8,31 @@ use lockstep_topology::{InputError, MODEL, read_bytes};
 
 use crate::experiment::Experiment;
 
+/// What else to name.
+const CURE: &str =
+    "name a .safetensors, the .safetensors.index.json of several, a folder with either, or a .caffemodel";
+
+/// Values of a file, and a text that says what was found.
+type Found = (Arc<dyn InitialValues>, String);
+
 impl Experiment {
-    /// The values in the file under `weights` for `model`, and a text that lists the layers that only one of the two
-    /// has; `None` where no file is named.
+    /// The values in the file under `weights` for `model`; `None` where no file is named.
     ///
     /// # Errors
     /// An unreadable file, or one whose layers do not fit.
-    pub fn initial_values(&self, model: &Model) -> Result<Option<(Arc<InitialValues>, String)>, InputError> {
+    pub fn initial_values(&self, model: &Model) -> Result<Option<Found>, InputError> {
         let Some(file) = &self.weights else { return Ok(None) };
         let refused = |message: String| self.locate(InputError::flag("weights", file, message));
-        if !file.ends_with(".caffemodel") {
-            return Err(refused("is not a file of weights that is read: name a .caffemodel".to_owned()));
+        if file.ends_with(".caffemodel") {
+            let bytes = read_bytes(Path::new(file), MODEL).map_err(|error| refused(error.with_cure(CURE)))?;
+            let (values, summary) = lockstep_readers::read_caffe_weights(file, &bytes, model)?;
+            return Ok(Some((Arc::new(values), summary)));
         }
-        let bytes =
-            read_bytes(Path::new(file), MODEL).map_err(|error| refused(error.with_cure("name a .caffemodel")))?;
-        let (values, summary) = lockstep_readers::read_caffe_weights(file, &bytes, model)?;
+        let is_known = [".safetensors", ".safetensors.index.json"].iter().any(|ending| file.ends_with(ending));
+        if !is_known && !Path::new(file).is_dir() {
+            return Err(refused(format!("is not a file of weights that is read: {CURE}")));
+        }
+        let (values, summary) = lockstep_readers::open_weights(file, model).map_err(|error| self.locate(error))?;
         Ok(Some((Arc::new(values), summary)))
     }
 }

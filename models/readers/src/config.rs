@@ -47,7 +47,7 @@ pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, Inp
     let name = if settings.is_empty() { name_of(file, name) } else { format!("{}:{settings}", name_of(file, name)) };
     let source = format!("Hugging Face's config.json, model_type {}", architecture.name);
     let model = decoder::build(&decoder, (name, source), &ErrorPlace::from(file))?;
-    Ok(model.with_notes([keys.notes(), notes].concat()))
+    Ok(model.with_architecture(architecture.name).with_notes([keys.notes(), notes].concat()))
 }
 
 /// The folder of a file `config.json`, else the file's own name.

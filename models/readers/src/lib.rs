@@ -1,4 +1,5 @@
-//! Reads models: the project's TOML files and zoo, ONNX files and Caffe's network definitions, solvers and weights.
+//! Reads models: the project's TOML files and zoo, ONNX files and Caffe's network definitions, solvers and weights; reads and writes
+//! weights of decoders.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -11,6 +12,7 @@ mod expression;
 mod kinds;
 mod model_file;
 mod onnx;
+mod safetensors;
 mod sizes;
 mod sketch;
 #[cfg(test)]
@@ -19,8 +21,9 @@ mod wire;
 mod zoo;
 
 pub use caffe::Solver;
-use lockstep_models::{InitialValues, Model};
+use lockstep_models::{Model, NamedValues};
 use lockstep_topology::InputError;
+pub use safetensors::{StoredWeights, WeightLayout};
 
 /// Loads the model of that name in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
 /// `alexnet:ungrouped`, `resnet-50:image=64,classes=10`, `nets/mine.toml:wide`; of decoders any key, `gpt:hidden=512,layers=4`.
@@ -90,8 +93,25 @@ pub fn read_caffe(file: &str, text: &str) -> Result<Model, InputError> {
 ///
 /// # Errors
 /// The byte of the first mistake, or layer, blob and shapes of what does not fit.
-pub fn read_caffe_weights(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialValues, String), InputError> {
+pub fn read_caffe_weights(file: &str, bytes: &[u8], model: &Model) -> Result<(NamedValues, String), InputError> {
     caffe::read_weights(file, bytes, model)
+}
+
+/// The weights at `path` for `model`, a decoder: a safetensors file, an index of several, or a folder with either, in which tensors
+/// have the names and layouts of transformers; and a text that says what was found.
+///
+/// # Errors
+/// A file that is missing, cut or none of safetensors; the first tensor that is missing, of another shape or of no layer.
+pub fn open_weights(path: &str, model: &Model) -> Result<(StoredWeights, String), InputError> {
+    safetensors::open(path, model)
+}
+
+/// The same of `bytes`, the content of the one file `file`.
+///
+/// # Errors
+/// As there.
+pub fn read_weights(file: &str, bytes: Vec<u8>, model: &Model) -> Result<(StoredWeights, String), InputError> {
+    safetensors::read(file, bytes, model)
 }
 
 /// What [`load_model`] takes for the ONNX file's model `name` with the batch normalisation restored that an export in eval

@@ -2,8 +2,8 @@
 
 mod bad_input;
 mod blocks;
-mod configs;
-mod decoders;
+pub(crate) mod configs;
+pub(crate) mod decoders;
 mod inits;
 mod random;
 mod sizes;

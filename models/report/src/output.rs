@@ -72,7 +72,7 @@ pub fn check_writable(place: impl Into<ErrorPlace>, path: &Path) -> Result<Desti
 }
 
 /// Flags whose files are of one format, and how these files' names end.
-const ENDINGS: [(&str, &str); 2] = [("plot", "svg"), ("html", "html")];
+const ENDINGS: [(&str, &str); 3] = [("plot", "svg"), ("html", "html"), ("save-weights", "safetensors")];
 
 /// As [`check_writable`] for all outputs of a command, no two of which may be one file.
 ///

@@ -160,6 +160,7 @@ fn link(name: String, source: String, nodes: Vec<Node>, arenas: &Arenas) -> Mode
     Model {
         name,
         source,
+        architecture: None,
         notes: Vec::new(),
         nodes,
         consumers,

@@ -1,6 +1,7 @@
-//! Tests measured rows: the error of a run, its spread over seeds.
+//! Tests measured rows: the error of a run, its spread over seeds, the weights that it begins with.
 
 mod caffe;
+mod weights;
 
 use lockstep_models::Timeline;
 

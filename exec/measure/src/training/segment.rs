@@ -124,7 +124,10 @@ impl Training<'_> {
         let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
         // A resumed training has its weights already.
         let begun = match (&operation.resumed, start, &experiment.initial) {
-            (None, None, Some(values)) => Some(State::beginning(&program, seed, values)),
+            (None, None, Some(values)) => {
+                let begun = State::beginning(&program, seed, &**values);
+                Some(launch.all(begun.map_err(|error| experiment.locate(error)))?)
+            }
             _ => None,
         };
         let options = RunOptions {

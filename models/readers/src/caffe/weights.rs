@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_models::{InitialValues, Model, Node, Shape};
+use lockstep_models::{Model, NamedValues, Node, Shape};
 use lockstep_topology::InputError;
 
 use crate::sketch::clean;
@@ -32,7 +32,7 @@ struct Stored<'a> {
 
 /// The values in `bytes`, the content of `file`, for `model`, and a text that lists the layers that only one of
 /// the two has.
-pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialValues, String), InputError> {
+pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(NamedValues, String), InputError> {
     if bytes.starts_with(b"\x89HDF") {
         let message = "is an HDF5 file, which is not read: write it with snapshot_format: BINARYPROTO";
         return Err(InputError::new(file, "", message));
@@ -41,7 +41,7 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
         let message = format!("{}: this is not a whole .caffemodel; copy it again", error.message);
         InputError::new(format!("{file}: byte {}", error.offset), "", message)
     })?;
-    let mut values = InitialValues::default();
+    let mut values = NamedValues::default();
     let norms = norms(&stored);
     let (mut taken, mut strange) = (Vec::new(), Vec::new());
     for (layer, norm) in stored.iter().zip(norms).filter(|(layer, _)| !layer.blobs.is_empty()) {

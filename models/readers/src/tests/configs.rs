@@ -6,7 +6,7 @@ use super::*;
 use crate::config;
 
 /// A small file of an architecture with all keys that it needs, changed by `changes`, an object; `"absent"` removes a key.
-fn file(architecture: &str, changes: &Value) -> String {
+pub(crate) fn file(architecture: &str, changes: &Value) -> String {
     let mut map: Map<String, Value> = serde_json::from_value(json!({
         "model_type": architecture, "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 6,
         "num_attention_heads": 4, "max_position_embeddings": 16

@@ -147,7 +147,7 @@ fn layers_of_other_architectures_by_hand() {
 }
 
 /// Any decoder of small sizes.
-fn decoders() -> impl Strategy<Value = Decoder> {
+pub(crate) fn decoders() -> impl Strategy<Value = Decoder> {
     let sizes = (2u32..40, 1u32..9, 1u32..4, 1u32..4, 1u32..4, 1u32..5, 1u32..30);
     let flags = prop::collection::vec(any::<bool>(), 10);
     let kinds = (0usize..3, 0usize..3, 0usize..3);

@@ -1,5 +1,6 @@
 //! Tests files of weights in both forms, written by an encoder here and read back; and mismatched and broken files.
 
+use lockstep_models::InitialValues;
 use proptest::prelude::*;
 
 use super::*;
@@ -140,7 +141,7 @@ fn every_layer_gets_its_own_blobs_in_every_form_of_the_file() {
         assert_eq!(summary, "weights of w.caffemodel: 3 layers");
         let mut parameters = vec![f32::NAN; model.parameter_elements() as usize];
         let mut statistics = vec![f32::NAN; model.statistics_elements() as usize];
-        values.put(&model, &mut parameters, &mut statistics);
+        values.put(&model, &mut parameters, &mut statistics).unwrap();
         assert!(parameters.iter().chain(&statistics).all(|value| value.is_finite()));
     }
 }
