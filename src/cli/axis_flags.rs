@@ -46,7 +46,7 @@ impl AxisSizes {
     /// The command with these flags.
     pub(super) fn augment(command: Command) -> Command {
         let interleave = Arg::new(INTERLEAVE).long(INTERLEAVE).aliases(INTERLEAVE_OTHERS).value_name("V");
-        let help = "Chunks of layers of each pipeline stage, 2 or more: the schedule interleaved:V";
+        let help = "Chunks of layers of each pipeline stage: the schedule interleaved:V, and 1f1b of one";
         let interleave = interleave.help(help).value_parser(positive).conflicts_with("schedule");
         let command = command.arg(interleave.allow_hyphen_values(true));
         AXES.into_iter().fold(command, |command, (_, flag, others, help)| {
@@ -69,6 +69,7 @@ impl AxisSizes {
             let schedule = if chunks == 1 { "1f1b".parse() } else { format!("interleaved:{chunks}").parse() };
             experiment.schedule = schedule.map_err(|wrong| InputError::flag(INTERLEAVE, chunks.to_string(), wrong))?;
             experiment.overridden("schedule");
+            experiment.places.insert("schedule".to_owned(), ErrorPlace::Flag(INTERLEAVE));
         }
         if self.0.iter().all(Option::is_none) {
             return Ok(());

@@ -111,7 +111,8 @@ impl ExecRun {
         check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics, weights])?;
         // Errors in the input are reported before the processes join each other.
         let configurations = experiment.configurations()?;
-        let written = self.generate.map(|count| Written::new(count, self.prompt.as_deref(), &configurations));
+        let written =
+            self.generate.map(|count| Written::new(count, self.prompt.as_deref(), (&experiment, &configurations)));
         let written = written.transpose()?;
         lay_out(&experiment, &mut configurations.clone())?;
         self.driver.apply(&mut experiment, &configurations)?;
@@ -138,13 +139,18 @@ impl ExecRun {
                 tuned.push(Logged { configuration, seed, most, trials });
                 notes.push(tuning.clone());
             }
+            let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
             if let Some(written) = &written {
-                let text = written.by(measured)?;
-                notes.push(format!("{} writes: {text}", configuration.label()));
+                // What is trained stays, whatever it writes.
+                let text = written.by(measured).unwrap_or_else(|failure| format!("nothing: {failure}"));
+                let note = format!("{}{seed} writes: {text}", configuration.label());
+                if self.format == Format::Csv {
+                    print_information(&note);
+                }
+                notes.push(note);
             }
             saved.iter().try_for_each(|saved| saved.write(measured))?;
             if self.trace.is_some() {
-                let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
                 let label = format!("measured {}{seed}", configuration.label());
                 trace.add(&label, &measured.program, &measured.run.periodic, &measured.run.timeline);
             }

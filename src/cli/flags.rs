@@ -70,21 +70,20 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
         experiment.share_settings();
         Ok(experiment.with_data())
     }
-}
 
-impl<const COMMAND: Commands> SettingFlags<COMMAND> {
     /// Sets the samples of a micro-batch beside those of a step, where the command line gives both.
     fn take_batches(&self, experiment: &mut Experiment) -> Result<(), InputError> {
         let given = ["batch_per_rank", "global_batch"].map(|key| self.given.iter().find(|(other, _)| *other == key));
-        let [Some(per_rank), Some(global)] = given else { return Ok(()) };
-        let mut take = |(key, texts): &(&'static str, Vec<String>)| -> Result<Batch, InputError> {
-            if let Some(flag) = flags(COMMAND).find(|flag| flag.setting.key == *key) {
-                flag.how.take(experiment, flag.setting, texts)?;
-            }
-            Ok(experiment.batch.clone())
-        };
-        let (per_rank, global) = (take(per_rank)?, take(global)?);
-        experiment.set_batches(per_rank.per_rank(), global.global().to_vec())
+        let [Some(per_rank), Some((key, texts))] = given else { return Ok(()) };
+        // A sweep has one list in the place of both: that of the steps.
+        let sizes = per_rank.1.iter().flat_map(|text| text.split(',')).map(|text| text.trim().parse());
+        let sizes: Vec<u32> = sizes.collect::<Result<_, _>>().unwrap_or_default();
+        experiment.batch = Batch::Global(Vec::new());
+        if let Some(flag) = flags(COMMAND).find(|flag| flag.setting.key == *key) {
+            flag.how.take(experiment, flag.setting, texts)?;
+        }
+        let global = experiment.batch.global().to_vec();
+        experiment.set_batches(&sizes, global)
     }
 }
 

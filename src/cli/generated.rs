@@ -1,6 +1,6 @@
 //! `Written`: what a trained decoder is asked to write after a prompt.
 
-use lockstep_experiment::Configuration;
+use lockstep_experiment::{Configuration, Experiment};
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::MeasuredTraining;
 use lockstep_report::failure::Failure;
@@ -20,12 +20,16 @@ impl Written {
     /// What models write after `prompt`; without one after the start of a line, or after token 0 where tokens are no bytes.
     ///
     /// # Errors
-    /// Models of other samples than tokens, and a text where tokens are no bytes.
+    /// A device that computes nothing, models of other samples than tokens, and a text where tokens are no bytes.
     pub(super) fn new(
         count: u32,
         prompt: Option<&str>,
-        configurations: &[Configuration],
+        (experiment, configurations): (&Experiment, &[Configuration]),
     ) -> Result<Written, InputError> {
+        if !experiment.device.learns() {
+            let message = "needs a device that computes, and null does not: use cpu";
+            return Err(InputError::flag("generate", count.to_string(), message));
+        }
         let model = &configurations[0].job.model;
         let Some(tokens) = model.tokens() else {
             let message = format!("{} reads no tokens: give a decoder, e.g. gpt2-char", model.name());

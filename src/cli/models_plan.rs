@@ -161,10 +161,10 @@ impl ModelsPlan {
             print(&format!("{summary}\n{}{STAGE_LEGEND}\n\n", stage_picture(&lists, &spans)))?;
         }
         let notes = [
-            "idle time counts FLOPs alone, as if all ran at one rate and messages took no time",
-            "sim predict and exec run take the stages as an axis of the mesh, e.g. --mesh pipeline=4",
+            "idle time counts FLOPs alone, as if all ran at one rate and messages took no time".to_owned(),
+            format!("sim predict and exec run take the stages as an axis of the mesh: --mesh pipeline={count}"),
         ];
-        Report::new(rows, notes.map(str::to_owned).into()).print(self.format)
+        Report::new(rows, notes.into()).print(self.format)
     }
 
     fn row(&self, model: &Model, stages: &Stages, stage: u32, in_flight: u32, idle_share: f64) -> StageRow {

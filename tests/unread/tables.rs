@@ -97,6 +97,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--tp", "", Some("2")),
     ("--pp", "", Some("2")),
     ("--dp", "", Some("3")),
+    ("--interleave", "", Some("2")),
     ("--schedule", "", Some("gpipe")),
     ("--cut", "", Some("layers")),
     ("--learners", "", Some("2")),

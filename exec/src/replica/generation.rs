@@ -4,7 +4,7 @@
 //! ones count.
 
 use lockstep_data::random::{Purpose, stream};
-use lockstep_models::{Buffer, Layer, LayerId, LinearCrossEntropy};
+use lockstep_models::{Buffer, LayerId};
 use lockstep_topology::InputError;
 use rand::RngExt;
 
@@ -21,7 +21,9 @@ impl Replica {
     pub fn generate(&mut self, prompt: &[u32], count: usize, seed: u64) -> Result<Vec<u32>, ExecError> {
         let mut tokens = prompt.to_vec();
         for number in 0..count {
-            let scores = self.scores_after(&tokens)?;
+            let mut scores = self.scores_after(&tokens)?;
+            // Scores beyond the tokens are padding.
+            scores.truncate(self.model.tokens().map_or(0, |tokens| tokens as usize));
             tokens.push(drawn(&scores, stream(seed, Purpose::Generation, number as u64).random::<f64>()));
         }
         Ok(tokens.split_off(prompt.len()))
@@ -70,9 +72,8 @@ impl Replica {
 
     /// The scores that a loss makes of the features at a position.
     fn scores_of(&mut self, loss: LayerId, features: Vec<f32>) -> Result<Vec<f32>, ExecError> {
-        let Layer::LinearCrossEntropy(LinearCrossEntropy { soft_cap, .. }) = self.model.node(loss).layer else {
-            return Ok(features);
-        };
+        let Some(output) = self.model.node(loss).layer.output_layer() else { return Ok(features) };
+        let soft_cap = output.soft_cap;
         let own = self.model.parameters_read_by(loss);
         let ranges: Vec<_> = own.iter().map(|of| of.range.start as usize..of.range.end as usize).collect();
         let weights = self.device.read_part(Buffer::Parameters, ranges[0].clone())?;

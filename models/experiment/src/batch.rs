@@ -35,6 +35,14 @@ impl Batch {
         }
     }
 
+    /// With these sizes per rank and micro-batch; beside those of a step there is one.
+    pub fn with_per_rank(self, sizes: Vec<u32>) -> Batch {
+        match (self, sizes.as_slice()) {
+            (Batch::Accumulated { global, .. }, &[per_rank]) => Batch::Accumulated { per_rank, global },
+            _ => Batch::PerRank(sizes),
+        }
+    }
+
     /// With these sizes over all ranks.
     pub fn with_global(self, sizes: Vec<u64>) -> Batch {
         match self {
@@ -59,17 +67,13 @@ impl Experiment {
     /// Sets the samples of a micro-batch beside those of a step.
     ///
     /// # Errors
-    /// Several of a micro-batch, and micro-batches that are stated too.
+    /// Several of a micro-batch.
     pub fn set_batches(&mut self, per_rank: &[u32], global: Vec<u64>) -> Result<(), InputError> {
         let &[per_rank] = per_rank else {
             let all: Vec<String> = per_rank.iter().map(ToString::to_string).collect();
             let message = "are several, and with global_batch there is one: give one";
             return Err(self.locate(InputError::flag("batch_per_rank", all.join(","), message)));
         };
-        if self.states("accumulate") {
-            let message = "follows from batch_per_rank and global_batch: leave one of the three out";
-            return Err(self.locate(InputError::flag("accumulate", self.accumulate.to_string(), message)));
-        }
         self.batch = Batch::Accumulated { per_rank, global };
         Ok(())
     }
@@ -77,7 +81,7 @@ impl Experiment {
     /// Samples per rank and micro-batch, the micro-batches of a step, and the size that names configuration number `batch`.
     ///
     /// # Errors
-    /// A global batch that does not divide.
+    /// A global batch that does not divide, and micro-batches that are stated beside both.
     pub(crate) fn batch_of(&self, batch: usize, ranks: u32) -> Result<(u32, u32, u64), InputError> {
         Ok(match &self.batch {
             Batch::PerRank(sizes) => (sizes[batch], self.accumulate, u64::from(sizes[batch])),
@@ -101,12 +105,17 @@ impl Experiment {
     /// # Errors
     /// A global batch that is no multiple of what a micro-batch takes.
     pub fn micro_batches(&self, per_rank: u32, global: u64, ranks: u32) -> Result<u32, InputError> {
-        let (sources, what) = self.sources(ranks);
-        let each = u64::from(per_rank).saturating_mul(sources.into()).saturating_mul(self.strategy.period().into());
+        if self.states("accumulate") {
+            let message = "follows from batch_per_rank and global_batch: leave one of the three out";
+            return Err(self.locate(InputError::flag("accumulate", self.accumulate.to_string(), message)));
+        }
+        let ((sources, what), period) = (self.sources(ranks), self.strategy.period());
+        let each = u64::from(per_rank).saturating_mul(sources.into()).saturating_mul(period.into());
         let count = u32::try_from(global / each.max(1)).ok().filter(|count| *count > 0 && global.is_multiple_of(each));
         count.ok_or_else(|| {
+            let steps = if period > 1 { format!(" x {period} steps of {}", self.strategy) } else { String::new() };
             let message =
-                format!("is not a multiple of {per_rank} samples x {sources} {what}: use a multiple of {each}");
+                format!("is not a multiple of {per_rank} samples x {sources} {what}{steps}: use a multiple of {each}");
             self.locate(InputError::flag("global_batch", global.to_string(), message))
         })
     }

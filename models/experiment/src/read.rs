@@ -3,6 +3,7 @@
 
 use lockstep_topology::InputError;
 
+use crate::batch::Batch;
 use crate::experiment::{Arm, Experiment};
 use crate::setting::SettingEntry;
 use crate::settings::settings;
@@ -50,7 +51,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
 
 /// Applies the keys of `section`, except those in `but`, and records their places.
 fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Result<(), InputError> {
-    refuse_both(section)?;
+    refuse_both(section, &["global_batch"])?;
     let (first, rest): (Vec<_>, Vec<_>) =
         section.entries().filter(|entry| !but.contains(&entry.key())).partition(|entry| setting(entry.key()).first);
     for entry in first.iter().chain(&rest) {
@@ -58,6 +59,7 @@ fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Resul
         experiment.places.insert(entry.key().to_owned(), entry.place());
     }
     if let (Some(per_rank), Some(global)) = (section.get("batch_per_rank"), section.get("global_batch")) {
+        experiment.batch = Batch::Global(Vec::new());
         set(experiment, &per_rank)?;
         let sizes = experiment.batch.per_rank().to_vec();
         set(experiment, &global)?;
@@ -67,9 +69,9 @@ fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Resul
     Ok(())
 }
 
-/// Refuses a key beside the one that it replaces; the samples of a micro-batch and of a step may be given together.
-fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
-    for setting in settings().filter(|setting| setting.key != "global_batch") {
+/// Refuses a key beside the one that it replaces, except those in `but`.
+fn refuse_both(section: &Table<'_>, but: &[&str]) -> Result<(), InputError> {
+    for setting in settings().filter(|setting| !but.contains(&setting.key)) {
         let Some(other) = setting.instead_of.filter(|other| section.get(other).is_some()) else { continue };
         if let Some(entry) = section.get(setting.key) {
             return Err(entry.error(format!("{other} is given too: keep one of the two")));
@@ -126,7 +128,7 @@ fn arms(experiment: &Experiment, entry: &Entry<'_>) -> Result<Vec<Arm>, InputErr
 fn sweep(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
     let axes: Vec<_> = settings().filter_map(|setting| Some((setting, setting.axis.as_ref()?))).collect();
     let section = entry.section("[sweep]", &axes.iter().map(|(setting, _)| setting.key).collect::<Vec<_>>())?;
-    refuse_both(&section)?;
+    refuse_both(&section, &[])?;
     for entry in section.entries() {
         for (setting, axis) in axes.iter().filter(|(setting, _)| setting.key == entry.key()) {
             axis.how.read(experiment, setting, &entry)?;

@@ -84,14 +84,14 @@ macro_rules! rows {
             }),
         }
         "batch_per_rank", "Samples per rank and micro-batch, e.g. 16,64", {
-            value: "N,…", default: "32", how: &Each(COUNT, |e, all| e.batch = Batch::PerRank(all)), flag_of: PREDICT | RUN,
+            value: "N,…", default: "32", how: &Each(COUNT, |e, all| e.batch = e.batch.clone().with_per_rank(all)), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.batch_per_rank.to_string()))),
             axis: Some(SweepAxis {
-                how: &list(COUNT, |e| e.batch.per_rank().to_vec(), |e, size| e.batch = Batch::PerRank(vec![size])), ..AXIS
+                how: &list(COUNT, |e| e.batch.per_rank().to_vec(), |e, size| e.batch = e.batch.clone().with_per_rank(vec![size])), ..AXIS
             }),
         }
         "global_batch", "Samples per step over all ranks, divided among them; beside batch_per_rank, the micro-batches of a step follow", {
-            value: "N,…", how: &Each(LONG, |e, all| e.batch = Batch::Global(all)), flag_of: PREDICT | RUN,
+            value: "N,…", how: &Each(LONG, |e, all| e.batch = e.batch.clone().with_global(all)), flag_of: PREDICT | RUN,
             instead_of: Some("batch_per_rank"),
             axis: Some(SweepAxis {
                 how: &list(LONG, |e| e.batch.global().to_vec(), |e, size| e.batch = e.batch.clone().with_global(vec![size])), ..AXIS

@@ -3,7 +3,6 @@
 use lockstep_models::{Gradients, TransformAt};
 use lockstep_topology::{Algorithm, Bytes};
 
-use crate::batch::Batch;
 use crate::experiment::{Experiment, Length};
 use crate::form::{
     self, ACCURACY, ALGORITHM, ALGORITHM_OR_DEFAULT, CHOICE, CHUNK, CHUNK_OR_AUTO, COUNT, LONG, NOT_NEGATIVE, SEED,

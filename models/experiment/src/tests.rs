@@ -49,6 +49,12 @@ fn lists_and_single_values_expand() {
     let both = with("ranks = 2\nbatch_per_rank = 4\nglobal_batch = [16, 32]").unwrap().configurations().unwrap();
     let counts: Vec<(u32, u32)> = both.iter().map(|of| (of.job.batch_per_rank, of.job.accumulate)).collect();
     assert_eq!(counts, [(4, 2), (4, 4)]);
+    // Either is replaced alone, and the other stays.
+    let of = || with("ranks = 2\nbatch_per_rank = 4\nglobal_batch = 16").unwrap().batch;
+    let accumulated = |per_rank, global| Batch::Accumulated { per_rank, global: vec![global] };
+    assert_eq!(of().with_per_rank(vec![2]), accumulated(2, 16));
+    assert_eq!(of().with_global(vec![32]), accumulated(4, 32));
+    assert_eq!(Batch::PerRank(vec![4]).with_global(vec![16]), Batch::Global(vec![16]));
     // Strong scaling: 128 samples over 1 and 4 ranks, two micro-batches each.
     let strong = expand("ranks = [1, 4]\nglobal_batch = 128\naccumulate = 2");
     assert_eq!(strong, [(1, 64, "-".to_owned()), (4, 16, "ring".to_owned())]);
@@ -192,7 +198,6 @@ fn errors_name_their_place() {
         ("ranks = [2, 2]", "e.toml:3", "is given twice"),
         ("ranks = \"2\"", "e.toml:3", "whole number"),
         ("batch_per_rank = -1", "e.toml:3", "whole number from 1"),
-        ("accumulate = 2\nbatch_per_rank = 1\nglobal_batch = 2", "e.toml:3", "leave one of the three out"),
         ("batch_per_rank = [1, 2]\nglobal_batch = 2", "e.toml:3", "give one"),
         ("steps = 1\nepochs = 2", "e.toml:4", "one of the two"),
         ("algorithm = \"rinng\"", "e.toml:3", "did you mean ring"),
@@ -264,6 +269,7 @@ fn errors_name_their_place() {
 fn errors_of_the_expansion_name_their_line() {
     for (lines, place, words) in [
         ("global_batch = 10\nranks = 4", "e.toml:3", "multiple of 4"),
+        ("accumulate = 2\nbatch_per_rank = 1\nglobal_batch = 2", "e.toml:3", "leave one of the three out"),
         ("ranks = 2\nalgorithm = \"parameter-server:3\"", "e.toml:4", "at most 2"),
         ("ranks = 2\nalgorithm = \"pairwise\"", "e.toml:4", "does not serve allreduce"),
         ("ranks = 3\nchunk = \"4B\"\nalgorithm = \"ring\"", "e.toml:4", "at least 8B"),

@@ -36,6 +36,13 @@ pub(super) const KIND: LayerKind = LayerKind {
     })
 };
 
+impl Layer {
+    /// The output layer that it is, with its loss; `None` of other layers.
+    pub fn output_layer(&self) -> Option<&LinearCrossEntropy> {
+        if let Layer::LinearCrossEntropy(output) = self { Some(output) } else { None }
+    }
+}
+
 impl LayerRule for LinearCrossEntropy {
     /// Each score needs all features of its position, and a loss all scores.
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {

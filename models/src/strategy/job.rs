@@ -157,7 +157,11 @@ impl Job {
         }
         let cut = Stages::new(model, stages, self.schedule.chunks(), &self.cut).map_err(|error| self.of_mesh(error))?;
         if !cut.serve_tie(model) {
-            model.refuse_tie(("mesh", self.mesh_text(), "gives one stage two layers in two of its chunks (another cut, e.g. layers, may not)"))?;
+            model.refuse_tie((
+                "mesh",
+                self.mesh_text(),
+                "gives one stage two layers in two of its chunks (another cut, e.g. layers, may not)",
+            ))?;
         }
         let last = |chunk: u32| chunk as usize + 1 == cut.chunks().len();
         let reads_samples =

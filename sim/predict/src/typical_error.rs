@@ -28,8 +28,8 @@ const EXCHANGES: f64 = 0.13;
 pub(crate) fn not_known(predicted: &Predicted) -> Option<&'static str> {
     if predicted.program.whole_model().tokens().is_some() {
         return Some(
-            "the typical error is not known: predictions of models of tokens were compared with no measurement yet, and attention \
-             on GPUs is priced as a plain matrix product",
+            "the typical error is not known: predictions of models of tokens were compared with no measurement yet, attention on GPUs \
+             is priced as a plain matrix product, and activations of split layers are copied and sent in fp32",
         );
     }
     let mut exchanges = predicted.program.roles.iter().flat_map(Role::exchanges);

@@ -195,7 +195,8 @@ impl Found {
     }
 
     fn of_row(row: &Row, label: Option<usize>) -> Found {
-        if row.most == f32::NEG_INFINITY {
+        // Scores that are no numbers are no largest ones, but their sum says so.
+        if row.most == f32::NEG_INFINITY && !row.sum.is_nan() {
             return Found::NOTHING;
         }
         let shift = near(row.most);

@@ -143,7 +143,7 @@ impl<'a> Points<'a> {
         let (sweep, point) = (self.sweep, &self.plan.points[index as usize]);
         let Experiment { strategy, learners, bucket, chunk, .. } = variant;
         let accumulate = &match &variant.batch {
-            Batch::Accumulated { per_rank, global } => variant.micro_batches(*per_rank, global[0], ranks).unwrap_or(1),
+            Batch::Accumulated { per_rank, global } => variant.micro_batches(*per_rank, global[0], ranks).unwrap_or(0),
             _ => variant.accumulate,
         };
         let each = u64::from(strategy.period()).saturating_mul((*learners).into());
