@@ -170,10 +170,7 @@ const CASES: &[(&str, &[&str])] = &[
         "sim predict --model mlp --cluster ethernet-4 --ranks 4 --global-batch 6",
         &["--global-batch", "6", "multiple of 4"],
     ),
-    (
-        "sim predict --model mlp --batch-per-rank 1,2 --global-batch 2",
-        &["--batch-per-rank", "global_batch", "give one"],
-    ),
+    ("sim predict --model mlp --batch-per-rank 1,2 --global-batch 2", &["--batch-per-rank", "give one"]),
     ("sim predict --model mlp --cluster ethernet-4 --algorithm rinng", &["--algorithm", "rinng", "ring"]),
     ("sim predict --model mlp --ranks 4 --algorithm pairwise", &["--algorithm", "pairwise", "allreduce"]),
     ("sim predict --model mlp --ranks 4 --algorithm multi-color:0", &["--algorithm", "multi-color:0", "at least 1"]),

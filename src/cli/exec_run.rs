@@ -140,19 +140,16 @@ impl ExecRun {
                 notes.push(tuning.clone());
             }
             let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
-            if let Some(written) = &written {
-                // What is trained stays, whatever it writes.
-                let text = written.by(measured).unwrap_or_else(|failure| format!("nothing: {failure}"));
-                let note = format!("{}{seed} writes: {text}", configuration.label());
-                if self.format == Format::Csv {
-                    print_information(&note);
-                }
-                notes.push(note);
-            }
+            let label = format!("{}{seed}", configuration.label());
+            notes.extend(written.iter().map(|written| written.note(&label, measured, self.format)));
             saved.iter().try_for_each(|saved| saved.write(measured))?;
             if self.trace.is_some() {
-                let label = format!("measured {}{seed}", configuration.label());
-                trace.add(&label, &measured.program, &measured.run.periodic, &measured.run.timeline);
+                trace.add(
+                    &format!("measured {label}"),
+                    &measured.program,
+                    &measured.run.periodic,
+                    &measured.run.timeline,
+                );
             }
             Ok(())
         })?;

@@ -3,7 +3,9 @@
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::MeasuredTraining;
+use lockstep_report::Format;
 use lockstep_report::failure::Failure;
+use lockstep_report::log::print_information;
 use lockstep_topology::InputError;
 
 /// Tokens of a model whose tokens are bytes.
@@ -49,11 +51,22 @@ impl Written {
         Ok(Written { count, prompt, is_text })
     }
 
+    /// A note of what a trained model writes, which a table of values alone has no place for. What is trained stays, whatever it
+    /// writes.
+    pub(super) fn note(&self, label: &str, measured: &mut MeasuredTraining, format: Format) -> String {
+        let text = self.by(measured).unwrap_or_else(|failure| format!("nothing: {failure}"));
+        let note = format!("{label} writes: {text}");
+        if format == Format::Csv {
+            print_information(&note);
+        }
+        note
+    }
+
     /// What a trained model writes: the prompt with the text after it, or numbers of tokens.
     ///
     /// # Errors
     /// Those of its device.
-    pub(super) fn by(&self, measured: &mut MeasuredTraining) -> Result<String, Failure> {
+    fn by(&self, measured: &mut MeasuredTraining) -> Result<String, Failure> {
         let seed = measured.seed;
         let tokens = measured.run.generate(&self.prompt, self.count as usize, seed).map_err(run_failure)?;
         if !self.is_text {

@@ -166,6 +166,8 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--target", "", Some("@/reached.json")),
     ("--explain", "", None),
     ("--save-weights", "", Some("w.safetensors")),
+    ("--generate", "", Some("4")),
+    ("--prompt", "", Some("In")),
     ("--trace", "", Some("t.json")),
     ("--html", "", Some("p.html")),
     ("--plot", "", Some("p.svg")),

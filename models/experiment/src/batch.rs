@@ -105,10 +105,7 @@ impl Experiment {
     /// # Errors
     /// A global batch that is no multiple of what a micro-batch takes.
     pub fn micro_batches(&self, per_rank: u32, global: u64, ranks: u32) -> Result<u32, InputError> {
-        if self.states("accumulate") {
-            let message = "follows from batch_per_rank and global_batch: leave one of the three out";
-            return Err(self.locate(InputError::flag("accumulate", self.accumulate.to_string(), message)));
-        }
+        self.refuse_accumulate(self.states("accumulate"))?;
         let ((sources, what), period) = (self.sources(ranks), self.strategy.period());
         let each = u64::from(per_rank).saturating_mul(sources.into()).saturating_mul(period.into());
         let count = u32::try_from(global / each.max(1)).ok().filter(|count| *count > 0 && global.is_multiple_of(each));
@@ -118,6 +115,18 @@ impl Experiment {
                 format!("is not a multiple of {per_rank} samples x {sources} {what}{steps}: use a multiple of {each}");
             self.locate(InputError::flag("global_batch", global.to_string(), message))
         })
+    }
+
+    /// Refuses micro-batches that are stated where they follow from two batches.
+    ///
+    /// # Errors
+    /// That.
+    pub(crate) fn refuse_accumulate(&self, stated: bool) -> Result<(), InputError> {
+        if !stated || !matches!(self.batch, Batch::Accumulated { .. }) {
+            return Ok(());
+        }
+        let message = "follows from batch_per_rank and global_batch: leave one of the three out";
+        Err(self.locate(InputError::flag("accumulate", self.accumulate.to_string(), message)))
     }
 
     /// Samples per rank and micro-batch of a global batch.

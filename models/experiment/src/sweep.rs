@@ -9,7 +9,6 @@ use std::sync::Arc;
 use lockstep_models::{Job, Model};
 use lockstep_topology::{Algorithm, InputError};
 
-use crate::batch::Batch;
 use crate::experiment::{Choice, Experiment};
 use crate::identity::Identity;
 use crate::setting::Nests;
@@ -130,10 +129,7 @@ impl Sweep {
         base.tunes &= !base.sweep.lists.contains_key("learners");
         base.refuse_tuning("a sweep")?;
         let axes = std::mem::take(&mut base.sweep);
-        if matches!(base.batch, Batch::Accumulated { .. }) && axes.lists.contains_key("accumulate") {
-            let message = "follows from batch_per_rank and global_batch: leave one of the three out";
-            return Err(base.locate(InputError::flag("accumulate", "", message)));
-        }
+        base.refuse_accumulate(axes.lists.contains_key("accumulate"))?;
         // Each point is simulated once, over as many steps as a stable median needs.
         base.noise.iter_mut().for_each(|noise| noise.trials = 1);
         let mut sweep = Sweep {
