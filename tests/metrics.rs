@@ -154,3 +154,23 @@ fn lines_of_runs_have_the_time_and_figures_their_meaning() {
     let refused = self::said(&run(&folder, &format!("{train} --flight file")));
     assert!(refused.contains("--flight: file: is a file: name a folder"), "{refused}");
 }
+
+/// Without ranks along data that take other samples, rank 0's loss is that of the whole step, however its layers are split.
+#[test]
+fn losses_of_split_layers_are_means_over_samples() {
+    let folder = folder("metrics-split");
+    let model = "--model gpt2-char:layers=1,hidden=32,heads=4,positions=16 --batch-per-rank 8 --steps 3 --metrics";
+    let losses = |file: &str| lines(&folder, file).iter().map(|line| line.2).collect::<Vec<f64>>();
+    let trained = |words: &str, file: &str| {
+        let output = run(&folder, &format!("exec run {model} {file} {words}"));
+        assert!(output.status.success(), "{words}: {}", said(&output));
+        losses(file)
+    };
+    let one = trained("", "one.jsonl");
+    let all = ["--tp 2", "--tp 4", "--tp 2 --strategy sequence-parallel", "--pp 2", "--pp 2 --tp 2"];
+    for (number, words) in all.into_iter().enumerate() {
+        let split = trained(words, &format!("{number}.jsonl"));
+        let near = one.iter().zip(&split).all(|(a, b)| (a - b).abs() < 1e-4 * a);
+        assert!(near && one.len() == split.len(), "{words}: {split:?}, not {one:?}");
+    }
+}

@@ -97,7 +97,7 @@ pub(crate) struct Worker<'a> {
     /// The micro-batch of the current repetition, as a number within the global batch.
     micro_batch: u32,
     /// Samples taken in this iteration.
-    samples: usize,
+    samples: f64,
     /// Its parameters with factors of their own for rate and decay.
     multiplied: Vec<Multiplied>,
     /// The iteration whose average has no momentum: there is no z_prev yet.
@@ -153,7 +153,7 @@ impl<'a> Worker<'a> {
             losses: Vec::new(),
             deferred: Deferred::default(),
             micro_batch: 0,
-            samples: 0,
+            samples: 0.0,
             multiplied,
             without_momentum: if begun { u32::MAX } else { 0 },
             accuracy_monitor: setup.accuracy_monitor.clone(),
@@ -190,7 +190,7 @@ impl<'a> Worker<'a> {
             let Decision::Run { batch } = decision else { break };
             self.announce(batch + 1)?;
             self.granted = self.iteration + 1;
-            self.samples = 0;
+            self.samples = 0.0;
             self.losses.resize(self.losses.len() + program.losses_of(rank), 0.0);
             self.shuffle_before(batch)?;
             self.iterate(batch)?;

@@ -144,12 +144,8 @@ impl ExecRun {
             notes.extend(written.iter().map(|written| written.note(&label, measured, self.format)));
             saved.iter().try_for_each(|saved| saved.write(measured))?;
             if self.trace.is_some() {
-                trace.add(
-                    &format!("measured {label}"),
-                    &measured.program,
-                    &measured.run.periodic,
-                    &measured.run.timeline,
-                );
+                let (label, run) = (format!("measured {label}"), &measured.run);
+                trace.add(&label, &measured.program, &run.periodic, &run.timeline);
             }
             Ok(())
         })?;

@@ -303,6 +303,11 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
     ),
     ("exec run --model mlp --data synthetic:64 --ranks 2 --steps 2 --format json", "--global-batch", Some("8")),
     (
+        "exec run --model gpt2-char:layers=1,hidden=16,heads=2,positions=8 --batch-per-rank 2 --steps 2 --format json",
+        "--save-weights",
+        Some("w.safetensors"),
+    ),
+    (
         "exec run --model mlp --data synthetic:64 --ranks 2 --batch-per-rank 4 --steps 2 --precision bf16 --format json",
         "--gradients",
         Some("half"),
@@ -374,7 +379,8 @@ pub(super) const UNMOVED: &[(&str, &str, &str)] = &[
         "the file is absent, or needs a run: tests/resume.rs, tests/tuning.rs",
     ),
     ("exec run", "--checkpoint-every", "the last checkpoint is kept"),
-    ("exec run", "--cut --schedule --tuner-threshold", "training is equal to the bit; times are left out"),
+    ("exec run", "--cut --schedule --interleave --tuner-threshold", "training is equal to the bit; times are left out"),
+    ("exec run", "--generate --prompt", "the answer is a note, which is prose"),
     ("exec run", "--decode-threads --transform-at", "is of packed JPEG files: tests/packed_input.rs"),
     ("exec collective", "--pace-of", "the file is absent"),
     ("sim predict", "--profile --replay --solver", "the file is absent: tests/profiles.rs, tests/imports.rs"),

@@ -67,7 +67,11 @@ impl Worker<'_> {
             (indices, data) = (store.drawn_for(batch, &pieces, 0).expect(SHUFFLED), store.data());
         }
         let replica = self.memory.replica.as_mut().expect(TRAINS);
-        let Some(buffer) = into else { return replica.load(data, &indices, places[0]) };
+        let Some(buffer) = into else {
+            replica.load(data, &indices, places[0])?;
+            self.samples += indices.len() as f64 / self.ranks_of_loss(true);
+            return Ok(());
+        };
         let bytes = indices.len() as u64 * data.sample().bytes();
         // Words, which are aligned for numbers of any format.
         let mut samples = vec![0.0f32; bytes.div_ceil(Dtype::F32.bytes(1)) as usize];
@@ -75,7 +79,7 @@ impl Worker<'_> {
         let mut labels = vec![0; indices.len() * data.labels_each()];
         replica.draw(data, &indices, places[0], samples, &mut labels)?;
         replica.device().write_bytes(Buffer::Declared(buffer), samples)?;
-        self.samples += indices.len();
+        self.samples += indices.len() as f64;
         self.setup.options.observer.loaded(own);
         Ok(())
     }
@@ -96,7 +100,7 @@ impl Worker<'_> {
         };
         self.memory.replica.as_mut().expect(TRAINS).load(data, &indices, place)?;
         self.turned = Some((batch, None, self.micro_batch));
-        self.samples += indices.len();
+        self.samples += indices.len() as f64;
         self.setup.options.observer.loaded(self.transport.rank().0);
         Ok(())
     }
@@ -133,7 +137,7 @@ impl Worker<'_> {
         let labels = data.labels_of(&indices);
         self.memory.device().turn_to(&labels, &places)?;
         if !self.role.tasks.iter().any(|task| matches!(task.op, Op::Load { .. })) {
-            self.samples += indices.len();
+            self.samples += indices.len() as f64 / self.ranks_of_loss(pass.is_some());
         }
         self.turned = Some((batch, pass, self.micro_batch));
         Ok(())
@@ -159,10 +163,14 @@ impl Worker<'_> {
             self.losses[first..].iter_mut().zip(all.chunks(of_worker)).for_each(|(loss, own)| *loss = sum(own));
         } else {
             // All ranks that share layers process the samples of a pass, and their sums are added up in the end.
-            let share = if in_pass { f64::from(program.ranks_of_pass()) } else { 1.0 };
-            self.losses[first] += loss.sum / share;
+            self.losses[first] += loss.sum / self.ranks_of_loss(in_pass);
         }
         Ok(())
+    }
+
+    /// The ranks that compute a loss together, in a pass that they share or each for itself.
+    fn ranks_of_loss(&self, in_pass: bool) -> f64 {
+        if in_pass { f64::from(self.setup.program.ranks_of_pass()) } else { 1.0 }
     }
 
     /// The error for a loss that is not finite, found in the loss chain.

@@ -36,7 +36,7 @@ struct Submitted {
     iteration: u32,
     /// Its number since training began.
     batch: u64,
-    samples: usize,
+    samples: f64,
 }
 
 impl Deferred {
@@ -119,7 +119,10 @@ impl Worker<'_> {
         if rank == self.setup.program.first_with_loss() {
             let each = self.setup.program.losses_of(rank);
             let own = &self.losses[of.iteration as usize * each..][..each];
-            self.setup.options.observer.stepped(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);
+            self.setup
+                .options
+                .observer
+                .stepped(of.iteration, own.iter().sum::<f64>() / of.samples.max(f64::MIN_POSITIVE));
         }
     }
 
