@@ -180,6 +180,27 @@ fn documented_pictures_of_stages_are_current() {
     assert_eq!(names, drawn);
 }
 
+/// The same of docs/transformers and docs/transformers.md.
+#[test]
+fn documented_pictures_of_transformers_are_current() {
+    let (folder, text) = (folder("documented-transformers"), include_str!("../docs/transformers.md"));
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/transformers");
+    let mut drawn = Vec::new();
+    for command in text.lines().filter_map(|line| line.strip_prefix("lockstep ")) {
+        let Some((words, file)) = command.split_once(" --plot docs/transformers/") else { continue };
+        stdout(&folder, &words.split_whitespace().chain(["--plot", file]).collect::<Vec<_>>());
+        let [now, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
+        assert!(now == committed, "docs/transformers/{file} is not current; draw it again: cargo run -- {command}");
+        assert!(text.contains(&format!("](transformers/{file})")), "docs/transformers.md does not show {file}");
+        drawn.push(file.to_owned());
+    }
+    let mut names: Vec<String> =
+        fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    drawn.sort();
+    assert_eq!(names, drawn);
+}
+
 #[test]
 fn a_refused_picture_leaves_nothing() {
     let folder = folder("refused-picture");

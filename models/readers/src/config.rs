@@ -4,6 +4,7 @@ mod architectures;
 mod gemma;
 mod keys;
 mod rotary;
+mod shared_keys;
 
 use std::path::Path;
 

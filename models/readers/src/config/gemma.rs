@@ -3,8 +3,8 @@
 use lockstep_topology::InputError;
 
 use super::Keys;
-use super::architectures::{activation, alike, window};
 use super::rotary::{self, Turned};
+use super::shared_keys::{activation, alike, window};
 use crate::decoder::{Activation, Decoder, EmbeddingFactor, Norm, Norms, QueryNorm, Windowed};
 
 /// The first: its files say `gelu` for what has been computed by the hyperbolic tangent since.

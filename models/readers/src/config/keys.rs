@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use lockstep_topology::{ErrorPlace, InputError};
 use serde_json::{Map, Value};
 
-use super::architectures::Needed;
+/// A key, and what transformers takes for an absent one.
+pub(super) type Needed = (&'static str, &'static str);
 
 /// An object of a file.
 pub(super) struct Keys<'a> {
