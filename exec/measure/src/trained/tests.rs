@@ -60,7 +60,7 @@ fn invalid_sweeps_are_refused_with_line_and_cure() {
         ("name = \"large\"\n", "", "an arm: lacks the key name"),
         ("name = \"large\"", "name = \"small\"", "is the name of two arms"),
         ("accumulate = 2", "accumulate = 0", "e.toml:13: accumulate = 0: accumulate must be"),
-        ("accumulate = 2", "batch_per_rank = 1\nglobal_batch = 2", "keep one of the two"),
+        ("accumulate = 2", "accumulate = 2\nbatch_per_rank = 1\nglobal_batch = 2", "leave one of the three out"),
     ] {
         let error = planned(&TEXT.replace(old, new)).unwrap_err();
         assert!(error.contains(message), "{error} lacks {message}");

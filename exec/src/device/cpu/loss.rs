@@ -90,14 +90,15 @@ impl CrossEntropy {
                 }
                 let (label, kept) = (*label as usize, &mut self.probabilities);
                 let (best, largest) = first_largest(row);
+                // Nothing compares larger than NaN, but it is no answer.
+                let is_best = best == label && !largest.is_nan();
                 let (of_row, is_right) = match self.link {
-                    Link::Softmax => (softmax(row, label, largest, kept), best == label),
-                    Link::Logistic => (logistic(row, label, kept), best == label),
+                    Link::Softmax => (softmax(row, label, largest, kept), is_best),
+                    Link::Logistic => (logistic(row, label, kept), is_best),
                     Link::Merged => merged(row, kept),
                 };
                 of_sample += of_row;
-                // Nothing compares larger than NaN, but it is no answer.
-                loss.correct += usize::from(is_right && !of_row.is_nan());
+                loss.correct += usize::from(is_right);
             }
             let of_sample = of_sample / counted(labels) as f64;
             loss.sum += of_sample;
@@ -158,7 +159,8 @@ fn merged(row: &[f32], gradients: &mut Vec<f32>) -> (f64, bool) {
         gradients.extend([0.0, 0.0, of_sum, rest, of_label, 0.0, 0.0]);
     }
     let of_label = parts.iter().find(|part| part.has != Has::Nothing).map_or(f32::NEG_INFINITY, |part| part.of_label);
-    (shift + total.ln() - f64::from(of_label), parts[best].has == Has::Best)
+    let is_right = parts[best].has == Has::Best && !largest[best].is_nan();
+    (shift + total.ln() - f64::from(of_label), is_right)
 }
 
 /// ln Σ eˣ − x(label), shifted by the largest so that no power overflows; appends the probabilities.
