@@ -155,22 +155,18 @@ fn documented_pictures_are_current() {
     assert_eq!(names, shown, "docs/strategies.md shows all of docs/layouts");
 }
 
-/// Each file of docs/stages is drawn by a command in docs/strategies.md, which shows it.
-#[test]
-fn documented_pictures_of_stages_are_current() {
-    let (folder, text) = (folder("documented-stages"), include_str!("../docs/strategies.md"));
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/stages");
+/// Each file of a folder of docs is drawn by a command in a page, which shows it.
+fn assert_pictures_are_current(page: &str, of: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (folder, kept) = (folder(&format!("documented-{of}")), root.join("docs").join(of));
+    let text = fs::read_to_string(root.join("docs").join(page)).unwrap();
     let mut drawn = Vec::new();
-    for command in text.lines().filter_map(|line| line.strip_prefix("lockstep models plan ")) {
-        let Some((words, file)) = command.split_once(" --plot docs/stages/") else { continue };
-        let words = ["models", "plan"].into_iter().chain(words.split_whitespace());
-        stdout(&folder, &words.chain(["--plot", file]).collect::<Vec<_>>());
+    for command in text.lines().filter_map(|line| line.strip_prefix("lockstep ")) {
+        let Some((words, file)) = command.split_once(&format!(" --plot docs/{of}/")) else { continue };
+        stdout(&folder, &words.split_whitespace().chain(["--plot", file]).collect::<Vec<_>>());
         let [now, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
-        assert!(
-            now == committed,
-            "docs/stages/{file} is not current; draw it again: cargo run -- models plan {command}"
-        );
-        assert!(text.contains(&format!("](stages/{file})")), "docs/strategies.md does not show {file}");
+        assert!(now == committed, "docs/{of}/{file} is not current; draw it again: cargo run -- {command}");
+        assert!(text.contains(&format!("]({of}/{file})")), "docs/{page} does not show {file}");
         drawn.push(file.to_owned());
     }
     let mut names: Vec<String> =
@@ -180,25 +176,10 @@ fn documented_pictures_of_stages_are_current() {
     assert_eq!(names, drawn);
 }
 
-/// The same of docs/transformers and docs/transformers.md.
 #[test]
-fn documented_pictures_of_transformers_are_current() {
-    let (folder, text) = (folder("documented-transformers"), include_str!("../docs/transformers.md"));
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/transformers");
-    let mut drawn = Vec::new();
-    for command in text.lines().filter_map(|line| line.strip_prefix("lockstep ")) {
-        let Some((words, file)) = command.split_once(" --plot docs/transformers/") else { continue };
-        stdout(&folder, &words.split_whitespace().chain(["--plot", file]).collect::<Vec<_>>());
-        let [now, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
-        assert!(now == committed, "docs/transformers/{file} is not current; draw it again: cargo run -- {command}");
-        assert!(text.contains(&format!("](transformers/{file})")), "docs/transformers.md does not show {file}");
-        drawn.push(file.to_owned());
-    }
-    let mut names: Vec<String> =
-        fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    drawn.sort();
-    assert_eq!(names, drawn);
+fn documented_pictures_of_stages_and_transformers_are_current() {
+    assert_pictures_are_current("strategies.md", "stages");
+    assert_pictures_are_current("transformers.md", "transformers");
 }
 
 #[test]

@@ -189,9 +189,10 @@ impl std::error::Error for LayoutError {}
 impl Graph {
     /// A graph without nodes for the layers of `model` on the workers of `mesh`.
     pub fn new(model: &Model, mesh: Mesh) -> Graph {
-        let shares = |id| model.tie().is_some_and(|tie| [tie.owner, tie.reader].contains(&id));
-        let operands = |(id, node)| Operands { shares: shares(id), ..Operands::of(node) };
-        let layers = model.iter().map(|(id, node)| (node.name.clone(), operands((id, node)))).collect();
+        let shared = model.tie().map(|tie| [tie.owner, tie.reader]);
+        let shares = |id| shared.is_some_and(|shared| shared.contains(&id));
+        let operands = |id, node| Operands { shares: shares(id), ..Operands::of(node) };
+        let layers = model.iter().map(|(id, node)| (node.name.clone(), operands(id, node))).collect();
         Graph { layers, mesh, ..Graph::default() }
     }
 

@@ -94,6 +94,14 @@ impl ExecRun {
         }
     }
 
+    /// Refuses files that could not be written after the training.
+    fn check_outputs(&self) -> Result<(), InputError> {
+        let (trace, tuner_log) = (self.trace.as_deref(), self.tuner_log.as_deref());
+        let weights = ("--save-weights", self.save_weights.as_deref());
+        let (driver_log, metrics) = (self.driver.output(), self.operation.output());
+        check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics, weights])
+    }
+
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         take_started(&mut experiment);
@@ -105,10 +113,7 @@ impl ExecRun {
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;
         }
-        let (trace, tuner_log) = (self.trace.as_deref(), self.tuner_log.as_deref());
-        let (driver_log, metrics) = (self.driver.output(), self.operation.output());
-        let weights = ("--save-weights", self.save_weights.as_deref());
-        check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics, weights])?;
+        self.check_outputs()?;
         // Errors in the input are reported before the processes join each other.
         let configurations = experiment.configurations()?;
         let written =
@@ -126,7 +131,7 @@ impl ExecRun {
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let operation = Operation { timed: self.trace.is_some(), ..operation };
         stamp_with(now_text);
-        let mut trace = TraceFile::new();
+        let (mut trace, mut kept) = (TraceFile::new(), Ok(()));
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), configurations[0].job.model.notes().to_vec());
         notes.extend(experiment.account_of_names());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
@@ -142,7 +147,10 @@ impl ExecRun {
             let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
             let label = format!("{}{seed}", configuration.label());
             notes.extend(written.iter().map(|written| written.note(&label, measured, self.format)));
-            saved.iter().try_for_each(|saved| saved.write(measured))?;
+            // What is measured is printed, whether or not its files can be kept.
+            if kept.is_ok() {
+                kept = saved.iter().try_for_each(|saved| saved.write(measured));
+            }
             if self.trace.is_some() {
                 let (label, run) = (format!("measured {label}"), &measured.run);
                 trace.add(&label, &measured.program, &run.periodic, &run.timeline);
@@ -153,6 +161,8 @@ impl ExecRun {
         if !launch.prints() {
             return Ok(());
         }
+        Report::new(rows, notes).print(self.format)?;
+        kept?;
         self.driver.save(&claims)?;
         if let Some(path) = &self.trace {
             trace.save(path)?;
@@ -160,7 +170,7 @@ impl ExecRun {
         if let Some(path) = &self.tuner_log {
             Logged::save(&tuned, path)?;
         }
-        Report::new(rows, notes).print(self.format)
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 //! ones count.
 
 use lockstep_data::random::{Purpose, stream};
-use lockstep_models::{Buffer, LayerId};
+use lockstep_models::Buffer;
 use lockstep_topology::InputError;
 use rand::RngExt;
 
@@ -20,8 +20,9 @@ impl Replica {
     /// does not have, device errors.
     pub fn generate(&mut self, prompt: &[u32], count: usize, seed: u64) -> Result<Vec<u32>, ExecError> {
         let mut tokens = prompt.to_vec();
+        let output = self.output_layer()?;
         for number in 0..count {
-            let mut scores = self.scores_after(&tokens)?;
+            let mut scores = self.scores_by(&output, &tokens)?;
             // Scores beyond the tokens are padding.
             scores.truncate(self.model.tokens().map_or(0, |tokens| tokens as usize));
             tokens.push(drawn(&scores, stream(seed, Purpose::Generation, number as u64).random::<f64>()));
@@ -34,6 +35,11 @@ impl Replica {
     /// # Errors
     /// As [`Replica::generate`].
     pub fn scores_after(&mut self, tokens: &[u32]) -> Result<Vec<f32>, ExecError> {
+        let output = self.output_layer()?;
+        self.scores_by(&output, tokens)
+    }
+
+    fn scores_by(&mut self, output: &OutputLayer, tokens: &[u32]) -> Result<Vec<f32>, ExecError> {
         let (positions, most) = match (self.model.positions(), self.model.tokens()) {
             (Some(positions), Some(tokens)) => (positions as usize, tokens),
             _ => return Err(refused(self.model.name(), "reads no tokens: generate with a decoder").into()),
@@ -64,28 +70,47 @@ impl Replica {
         let input = self.chains[end].inputs[0];
         let features = self.model.node(input).output.features() as usize;
         let all = self.device.tensor(&self.output(input))?;
-        let row = all[last * features..(last + 1) * features].to_vec();
-        let scores = self.scores_of(self.chains[end].layers[0], row);
+        let scores = output.scores(&all[last * features..(last + 1) * features]);
         self.device.release();
-        scores
+        Ok(scores)
     }
 
-    /// The scores that a loss makes of the features at a position.
-    fn scores_of(&mut self, loss: LayerId, features: Vec<f32>) -> Result<Vec<f32>, ExecError> {
-        let Some(output) = self.model.node(loss).layer.output_layer() else { return Ok(features) };
-        let soft_cap = output.soft_cap;
+    /// What the last layer makes scores with.
+    fn output_layer(&mut self) -> Result<OutputLayer, ExecError> {
+        let loss = self.chains[self.chains.len() - 1].layers[0];
+        let Some(layer) = self.model.node(loss).layer.output_layer() else { return Ok(OutputLayer::default()) };
         let own = self.model.parameters_read_by(loss);
         let ranges: Vec<_> = own.iter().map(|of| of.range.start as usize..of.range.end as usize).collect();
-        let weights = self.device.read_part(Buffer::Parameters, ranges[0].clone())?;
-        let biases = match ranges.get(1) {
-            Some(range) => self.device.read_part(Buffer::Parameters, range.clone())?,
-            None => vec![0.0; weights.len() / features.len()],
+        let (soft_cap, mut read) = (layer.soft_cap, |range| self.device.read_part(Buffer::Parameters, range));
+        let values = ranges.into_iter().map(&mut read).collect::<Result<Vec<_>, _>>()?;
+        let mut values = values.into_iter();
+        let [weights, biases] = [(); 2].map(|()| values.next().unwrap_or_default());
+        Ok(OutputLayer { weights, biases, soft_cap })
+    }
+}
+
+/// The output layer of a loss that has one; without weights of a loss whose input are scores.
+#[derive(Debug, Default)]
+struct OutputLayer {
+    /// `[classes, features]`.
+    weights: Vec<f32>,
+    /// By class, where classes have some.
+    biases: Vec<f32>,
+    soft_cap: Option<f32>,
+}
+
+impl OutputLayer {
+    /// The scores that it makes of the features at a position.
+    fn scores(&self, features: &[f32]) -> Vec<f32> {
+        if self.weights.is_empty() {
+            return features.to_vec();
+        }
+        let score = |(class, row): (usize, &[f32])| {
+            let product = row.iter().zip(features).map(|(w, x)| w * x).sum::<f32>();
+            let score = product + self.biases.get(class).copied().unwrap_or(0.0);
+            self.soft_cap.map_or(score, |cap| cap * (score / cap).tanh())
         };
-        let score = |(row, bias): (&[f32], &f32)| {
-            let score = row.iter().zip(&features).map(|(w, x)| w * x).sum::<f32>() + bias;
-            soft_cap.map_or(score, |cap| cap * (score / cap).tanh())
-        };
-        Ok(weights.chunks_exact(features.len()).zip(&biases).map(score).collect())
+        self.weights.chunks_exact(features.len()).enumerate().map(score).collect()
     }
 }
 

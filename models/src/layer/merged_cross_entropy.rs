@@ -33,7 +33,7 @@ impl OfKind for MergedCrossEntropy {
 
 impl LayerRule for MergedCrossEntropy {
     fn signature(&self, inputs: &[Shape]) -> Result<Signature, String> {
-        if inputs[0].features() != self.parts * PARTIAL_NUMBERS {
+        if u64::from(inputs[0].features()) != u64::from(self.parts) * u64::from(PARTIAL_NUMBERS) {
             return Err(format!("merges {} parts, and its input is {}", self.parts, inputs[0]));
         }
         Ok(Signature::elementwise(inputs, Shape::flat(1)).with_whole(&[Dimension::Feature]))

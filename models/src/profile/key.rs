@@ -187,7 +187,7 @@ impl Attributes for Settings<'_> {
 }
 
 fn read_size(text: &str) -> Option<Shape> {
-    let sizes: Option<Vec<u32>> = text.split('x').map(|size| size.parse().ok()).collect();
+    let sizes: Option<Vec<u32>> = text.split('x').map(|size| size.parse().ok().filter(|size| *size > 0)).collect();
     match sizes?[..] {
         [channels, height, width] => Some(Shape::of_image(channels, height, width)),
         [positions, features] => Some(Shape::new(&[(Dimension::Position, positions), (Dimension::Feature, features)])),

@@ -125,7 +125,9 @@ impl Compute for Cpu {
             Work::Kernel(kernel) => {
                 let places = self.at_hand.places.get(pass.draw.skipped as usize..).unwrap_or(&[]);
                 kernel.draw(pass.draw, places);
-                kernel.take_labels(if of.reads_labels { &self.at_hand.labels } else { &[] });
+                if of.reads_labels {
+                    kernel.take_labels(&self.at_hand.labels);
+                }
                 if let Some((integers, dtype)) = integers.filter(|_| pass.inputs.contains(&TensorAddress::Input)) {
                     kernel.take_integers(integers, dtype);
                 }

@@ -47,6 +47,10 @@ fn printed_values_parse_back() {
         "conv2d 4x8x8>4x8x8 k3x3 s1x1 p1x1 d1x1 g0",
         "conv2d 4x8x8>4x8x8 k0x0 s1x1 p1x1 d1x1 g1",
         "dense 4x1x1>0x1x1",
+        "merged_cross_entropy 5x7>1x1x1 classes3 parts4294967295",
+        "partial_softmax 5x0>5x7 classes3",
+        "relu 5x0>5x0",
+        "relu 0x2x2>0x2x2",
     ] {
         assert!(read_key(other).is_none(), "{other}");
     }
