@@ -102,7 +102,8 @@ def seconds(binary, folder, arguments):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([binary, "-q", *arguments.split()], cwd=folder, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
+    # A sweep of more points than it may have is refused when it has been read.
+    if done.returncode != (2 if arguments.endswith("--max-points 1") else 0):
         sys.exit(f"{arguments}: {done.stderr.decode()}")
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
