@@ -33,6 +33,7 @@ mod link_rows;
 mod man;
 mod models;
 mod models_layouts;
+mod models_memory;
 mod models_plan;
 mod models_plan_mesh;
 mod nccl_table;

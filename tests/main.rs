@@ -46,6 +46,7 @@ mod pipes;
 mod plan;
 mod printed;
 mod profiles;
+mod recompute;
 mod reference;
 mod reference_models;
 mod resume;

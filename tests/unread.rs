@@ -4,6 +4,7 @@
 //! Commands and flags come from the program's own help: a new one without a call and a value here fails.
 //! `LOCKSTEP_THOROUGH=1` gives each flag and key in more contexts, also where it has had an effect in another.
 
+mod accepted;
 mod documents;
 mod keys;
 mod tables;
@@ -16,7 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::commands::folder;
-use tables::{ACCEPTED, CALLS, EXCEPTIONS, GENERAL, MORE_CALLS, NOT_CALLED, UNMOVED, VALUES};
+use accepted::ACCEPTED;
+use tables::{CALLS, EXCEPTIONS, GENERAL, MORE_CALLS, NOT_CALLED, UNMOVED, VALUES};
 
 /// Workers that call the binary.
 const WORKERS: usize = 2;

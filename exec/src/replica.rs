@@ -192,7 +192,7 @@ impl Replica {
     pub fn warm_inputs(&mut self, chain: usize, phase: Phase) {
         let of = &self.chains[chain];
         let places: Vec<TensorAddress> = match phase {
-            Phase::Forward => of.inputs.iter().map(|id| self.output(*id)).collect(),
+            Phase::Forward | Phase::Recompute => of.inputs.iter().map(|id| self.output(*id)).collect(),
             _ => vec![self.gradient(of.output)],
         };
         self.device.warm(&places);
@@ -268,7 +268,7 @@ impl Replica {
         let pass = Forward { chain, mode, draw, inputs: &inputs, output: self.output(of.output) };
         let found = self.device.forward(&pass)?;
         self.written[self.context][of.output.index()] = false;
-        let position = of.position(Phase::Forward);
+        let position = of.position(if mode == Mode::Recompute { Phase::Recompute } else { Phase::Forward });
         self.done(position)?;
         Ok(found.filter(|_| self.is_last(chain)))
     }

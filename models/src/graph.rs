@@ -84,6 +84,8 @@ pub enum NodeWork {
     Load,
     /// A layer's pass.
     Layer(LayerId, Pass),
+    /// A layer's forward pass again: its output was dropped.
+    Recompute(LayerId),
     /// A change of layout of an activation (forward) or of its gradient (backward): a gather's, or the input's.
     Relayout {
         /// The gather, or the input.
@@ -94,6 +96,8 @@ pub enum NodeWork {
         collective: Option<Collective>,
         /// Along which axes.
         axes: AxisSet,
+        /// Whether a forward pass runs again.
+        again: bool,
     },
     /// A change of layout over a range of the gradient arena.
     Collective {
@@ -132,6 +136,15 @@ pub enum Scope {
 }
 
 impl NodeWork {
+    /// The layer's pass that it is, for the first time or again.
+    pub(crate) fn layer_pass(&self) -> Option<(LayerId, Pass)> {
+        match self {
+            NodeWork::Layer(id, pass) => Some((*id, *pass)),
+            NodeWork::Recompute(id) => Some((*id, Pass::Forward)),
+            _ => None,
+        }
+    }
+
     /// For a node that changes a layout: by which collective (`None` where every rank already has what it needs), and
     /// along which axes.
     fn change(&self) -> Option<(Option<&Collective>, AxisSet)> {
@@ -278,7 +291,7 @@ impl Graph {
     /// different layouts.
     fn check_weights(&self) -> Result<(), LayoutError> {
         let of_layer = |node: NodeIndex| match self.dag[node].work {
-            NodeWork::Layer(id, _) => Some(id),
+            NodeWork::Layer(id, _) | NodeWork::Recompute(id) => Some(id),
             _ => None,
         };
         let mut gradients: HashMap<LayerId, Layout> = HashMap::new();
@@ -334,7 +347,7 @@ impl Graph {
     }
 
     fn operands(&self, work: &NodeWork) -> Option<&Operands> {
-        let NodeWork::Layer(id, _) = work else { return None };
+        let (id, _) = work.layer_pass()?;
         self.layers.get(id.index()).map(|(_, operands)| operands)
     }
 

@@ -18,6 +18,7 @@ mod periodic;
 pub mod pipeline;
 pub mod profile;
 mod program;
+mod recompute;
 mod strategy;
 mod task;
 mod tensor;
@@ -42,18 +43,20 @@ pub use layer::{
 };
 pub use mesh::{Axis, AxisAlgorithms, AxisSet, ByCoordinate, Members, Mesh, RankRange};
 pub use model::{
-    Draft, InitialValues, Model, Multiplied, Multipliers, NamedValues, Node, Parameter, PassRanks, Piece, ShardLayer,
-    Sharding, Tie, multiplied_parts, node_first, random_model,
+    Block, Draft, InitialValues, Model, Multiplied, Multipliers, NamedValues, Node, Parameter, PassRanks, Piece,
+    ShardLayer, Sharding, Tie, multiplied_parts, node_first, random_model,
 };
 pub use optimizer::{
     Assignment, Averaging, Decay, MomentumForm, NoDecay, Optimizer, RunLength, Scaling, SquareSum, UpdateRule, WarmUp,
 };
+pub(crate) use passes::fused_chains_within;
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan};
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
 pub use program::{
     GradientShare, Loops, Need, Origin, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within,
 };
+pub use recompute::{Module, Recompute};
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{
     After, Area, Arithmetic, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise,

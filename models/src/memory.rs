@@ -21,7 +21,7 @@ pub use arrange::{Allocation, Arrangement, arrange, live_bytes};
 pub use buffer_addresses::BufferAddresses;
 pub use element_addresses::ElementAddresses;
 pub use gradients::{GradientLife, lives};
-pub use plan::{ActivationFormat, Activations, Flattening, Plan, Reuse};
+pub use plan::{ActivationFormat, Activations, Flattening, Plan, Reuse, live_by_task};
 
 /// Bytes of a cache line: activations begin on one.
 const LINE_BYTES: u64 = 64;

@@ -4,6 +4,7 @@
 //! forward pass and the reverse a backward pass. Every `Model` is valid.
 
 mod arbitrary;
+mod blocks;
 mod build;
 mod initial_values;
 mod inits;
@@ -22,6 +23,7 @@ use petgraph::graph::DiGraph;
 use crate::layer::{Init, InitRules, Signature};
 use crate::{Dimension, Layer, LayerId, SampleTensor, Shape};
 pub use arbitrary::random_model;
+pub use blocks::Block;
 pub use build::Draft;
 pub use initial_values::{InitialValues, NamedValues};
 pub use multipliers::{Multiplied, Multipliers, multiplied_parts};

@@ -4,8 +4,8 @@ mod fuse;
 mod input;
 mod pad;
 
-pub(crate) use fuse::fuse;
 pub use fuse::fused_chains;
+pub(crate) use fuse::{fuse, fused_chains_within};
 pub use input::READ_AHEAD;
 pub(crate) use input::input;
 pub(crate) use pad::pad;

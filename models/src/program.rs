@@ -59,7 +59,7 @@ impl Role {
             (None, Some(around)) => self.tasks_of(around),
             (None, None) => return false,
         };
-        phase != Phase::Forward && !self.tasks[between].iter().any(|task| task.op.uses_gradients())
+        !phase.makes_outputs() && !self.tasks[between].iter().any(|task| task.op.uses_gradients())
     }
 
     /// The order in which it takes the passes of micro-batches, where it is a stage of a pipeline.

@@ -2,6 +2,7 @@
 //!
 //! A new strategy is one file and one line here; simulator and executor see only the program.
 
+mod again;
 mod bucket;
 mod buckets;
 mod clip;

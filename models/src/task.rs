@@ -34,6 +34,8 @@ pub type TaskId = usize;
 pub enum Phase {
     /// Outputs from inputs.
     Forward,
+    /// The same outputs again, from the same inputs, for backward passes: they were dropped after the forward pass.
+    Recompute,
     /// Input gradients from output gradients.
     BackwardData,
     /// Parameter gradients from output gradients.
@@ -46,17 +48,28 @@ impl Phase {
     /// The layer passes that the phase consists of.
     pub fn passes(self) -> &'static [Pass] {
         match self {
-            Phase::Forward => &[Pass::Forward],
+            Phase::Forward | Phase::Recompute => &[Pass::Forward],
             Phase::BackwardData => &[Pass::BackwardData],
             Phase::BackwardWeight => &[Pass::BackwardWeight],
             Phase::Backward => &[Pass::BackwardData, Pass::BackwardWeight],
         }
     }
 
+    /// Whether it makes outputs from inputs, for the first time or again.
+    pub fn makes_outputs(self) -> bool {
+        matches!(self, Phase::Forward | Phase::Recompute)
+    }
+
+    /// The phase whose measured time it takes.
+    pub fn as_measured(self) -> Phase {
+        if self == Phase::Recompute { Phase::Forward } else { self }
+    }
+
     /// Prefix of task names.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Forward => "forward",
+            Phase::Recompute => "recompute",
             Phase::BackwardData => "backward-data",
             Phase::BackwardWeight => "backward-weight",
             Phase::Backward => "backward",

@@ -175,7 +175,9 @@ pub(crate) fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: 
         // Another rank does it for this one.
         Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
         Op::Load { samples, .. } => costs.load(device, program, *samples),
-        Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
+        Op::Compute { chain, phase, samples, .. } => {
+            costs.compute(device, program, *chain, phase.as_measured(), *samples)
+        }
         Op::Labels { samples, .. } => {
             let each = program.model.labels().map_or(0, |labels| labels.bytes());
             costs.moved(device, Dtype::F32.elements_within(u64::from(*samples) * each))

@@ -1,15 +1,13 @@
 //! Runs `lockstep models list`, `show` and `check`; `plan` and `layouts` have files of their own.
 
-use std::sync::Arc;
-
 use clap::Subcommand;
-use lockstep_measure::memory;
 use lockstep_models::{Model, Node, Pass};
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, LayerRow, ModelRow, Report, print};
 use lockstep_topology::{Bytes, Dtype, InputError};
 
 use super::models_layouts::ModelsLayouts;
+use super::models_memory::ModelsMemory;
 use super::models_plan::ModelsPlan;
 use super::unfold_flag::UnfoldFlag;
 
@@ -28,18 +26,16 @@ pub(super) enum Models {
     #[command(after_help = "Examples:
   lockstep models show lenet
   lockstep models show resnet-50 --memory --batch 16
-      the device memory that training takes, as planned and with a buffer for each operator's output")]
+      the device memory that training takes, as planned and with a buffer for each operator's output
+  lockstep models show gpt2 --memory --batch 4 --optimizer adamw --recompute full --plot memory.svg
+      where activations of each block are computed again, and a picture over the step")]
     Show {
         /// Name of a model, or a .toml, .onnx, .prototxt or config.json file, e.g. lenet, resnet-50:image=64 or gpt2:layers=2
         model: String,
         #[command(flatten)]
         unfold: UnfoldFlag,
-        /// Show what one learner takes of a device's memory instead of the layers
-        #[arg(long)]
-        memory: bool,
-        /// Samples of a micro-batch, with --memory
-        #[arg(long, default_value_t = 32, requires = "memory")]
-        batch: u32,
+        #[command(flatten)]
+        memory: Option<ModelsMemory>,
         /// How to print
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
@@ -71,10 +67,7 @@ impl Models {
                 let rows: Result<Vec<ModelRow>, InputError> = lockstep_readers::zoo().iter().map(row).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
-            Models::Show { model, unfold, memory: true, batch, format } => {
-                let (rows, notes) = memory::rows(&Arc::new(load(&model, &unfold)?), batch)?;
-                Report::new(rows, notes).print(format)
-            }
+            Models::Show { model, unfold, memory: Some(memory), format } => memory.run(load(&model, &unfold)?, format),
             Models::Show { model, unfold, format, .. } => {
                 let model = load(&model, &unfold)?;
                 let rows = model.layers().iter().map(|node| layer_row(&model, node)).collect();

@@ -1,31 +1,32 @@
 //! Reports the device memory that training a model needs: with a buffer per tensor, as planned, and the least that is
 //! live at once.
 
-use std::sync::Arc;
-
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
-use lockstep_models::memory::{Activations, Memory, Plan, Reuse};
-use lockstep_models::{Job, Model, Program};
-use lockstep_report::MemoryRow;
+use lockstep_models::memory::{Activations, Content, Memory, Plan, Reuse, live_by_task};
+use lockstep_models::{Job, Op, Program};
+use lockstep_report::{MemoryPart, MemoryRow, memory_chart};
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
-/// Optimizer state per parameter: momentum.
-const OPTIMIZER_ELEMENTS: u64 = 1;
 /// The size that Koliousis et al. 2019, §4.5, give for the outputs of ResNet-50's operators, without the batch: 7.5 GB,
 /// in the units in which they call its 25.5 million parameters 97.5 MB.
 const CROSSBOW_BYTES: f64 = 7.5 * (1u64 << 30) as f64;
 
-/// The rows of `models show --memory`, and notes on them.
+/// The rows of `models show --memory` for a job of one rank, and notes on them.
 ///
 /// # Errors
-/// A batch without samples, or sizes that overflow.
-pub fn rows(model: &Arc<Model>, batch: u32) -> Result<(Vec<MemoryRow>, Vec<String>), InputError> {
-    let program = |fuse: bool, batch: u32| Job { fuse, ..Job::new(model.clone(), 1, batch) }.program();
-    let apart = program(false, batch).map_err(|error| error.at(ErrorPlace::Flag("batch")))?;
+/// A batch without samples, sizes that overflow, settings that drop no activations.
+pub fn rows(job: &Job) -> Result<(Vec<MemoryRow>, Vec<String>), InputError> {
+    let (model, batch) = (&job.model, job.batch_per_rank);
+    let program = |fuse: bool, batch: u32| Job { fuse, batch_per_rank: batch, ..job.clone() }.program();
+    let at_batch = |error: InputError| match error.place {
+        ErrorPlace::Flag("recompute") => error,
+        _ => error.at(ErrorPlace::Flag("batch")),
+    };
+    let apart = program(false, batch).map_err(at_batch)?;
     let of = |program: &Program| Activations::of_role(program, &program.roles[0]);
     let fused = program(true, batch)?;
     let (operators, planned) = (of(&apart), of(&fused));
-    let memory = Memory::of_role(&fused, 0, OPTIMIZER_ELEMENTS)?;
+    let memory = Memory::of_role(&fused, 0, states(job))?;
     let scratch = workspace_bytes(&fused, &Threads::one()) as u64;
     let same = |part: &str, bytes: u64| row(part, [bytes; 3]);
     let mut rows = vec![
@@ -68,12 +69,53 @@ pub fn rows(model: &Arc<Model>, batch: u32) -> Result<(Vec<MemoryRow>, Vec<Strin
     Ok((rows, notes))
 }
 
+/// The memory of a job of one rank over the tasks of a step, from below: what stays, and what comes and goes.
+///
+/// # Errors
+/// As of [`rows`].
+pub fn picture(job: &Job) -> Result<String, InputError> {
+    let program = job.program()?;
+    let (memory, role) = (Memory::of_role(&program, 0, states(job))?, &program.roles[0]);
+    let live = live_by_task(&program, role);
+    let stays = |name: &str, bytes: u64| (name.to_owned(), vec![bytes; role.tasks.len()]);
+    let scratch = workspace_bytes(&program, &Threads::one()) as u64;
+    let mut parts = vec![
+        stays("weights", memory.weights),
+        stays("gradients", memory.gradients),
+        stays("optimizer state", memory.optimizer),
+        stays("input and scratch", memory.input + scratch),
+    ];
+    let of_content = |content: Content| live.iter().map(|at| at[content as usize]).collect();
+    parts.push(("kept by kernels".to_owned(), of_content(Content::Kept)));
+    parts.push(("activations".to_owned(), of_content(Content::Output)));
+    parts.push(("their gradients".to_owned(), of_content(Content::Gradient)));
+    let parts: Vec<MemoryPart> = parts.into_iter().map(|(name, bytes)| MemoryPart { name, bytes }).collect();
+    let first = |wanted: &dyn Fn(&Op) -> bool| role.tasks.iter().position(|task| wanted(&task.op));
+    let is_backward = |op: &Op| matches!(op, Op::Compute { phase, .. } if !phase.makes_outputs());
+    let passes = [
+        ("forward", first(&|op| matches!(op, Op::Compute { .. }))),
+        ("backward", first(&is_backward)),
+        ("update", role.tasks.iter().rposition(|task| is_backward(&task.op)).map(|last| last + 1)),
+    ];
+    let passes: Vec<(usize, &str)> = passes.into_iter().filter_map(|(name, at)| Some((at?, name))).collect();
+    let again = job.recompute.any().map_or_else(String::new, |of| format!(", recompute {of}"));
+    let heading = format!("{}: memory of a step, batch {}{again}", job.model.name(), job.batch_per_rank);
+    Ok(memory_chart(&heading, &parts, &passes))
+}
+
+/// What the optimizer keeps for each parameter.
+fn states(job: &Job) -> u64 {
+    job.rule.states().len() as u64
+}
+
 fn row(part: &str, [unplanned_bytes, planned_bytes, live_bytes]: [u64; 3]) -> MemoryRow {
     MemoryRow { part: part.to_owned(), unplanned_bytes, planned_bytes, live_bytes }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// Never below what is live, never above a buffer per tensor, for every model and variant.
@@ -85,7 +127,7 @@ mod tests {
             if model.tokens().is_some() {
                 continue;
             }
-            let (rows, notes) = rows(&model, 4).expect("a batch of four");
+            let (rows, notes) = rows(&Job::new(Arc::clone(&model), 1, 4)).expect("a batch of four");
             for row in &rows {
                 assert!(
                     row.live_bytes <= row.planned_bytes && row.planned_bytes <= row.unplanned_bytes,

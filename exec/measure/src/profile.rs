@@ -279,6 +279,9 @@ impl GpuFigures<'_> {
             let share = whole::share(laps, self.alone(program), beside);
             for (op, seconds) in &laps.tasks {
                 let Op::Compute { chain, phase, samples, .. } = op else { continue };
+                if *phase == Phase::Recompute {
+                    continue;
+                }
                 let (key, phase) = (chain_key(program, *chain), *phase);
                 if all.compute.iter().any(|e| (&e.chain, &*e.phase, e.samples) == (&key, phase.name(), *samples)) {
                     continue;

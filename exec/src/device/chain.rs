@@ -17,6 +17,8 @@ pub struct ChainLayer<'a> {
 pub enum Mode {
     /// A training step.
     Train,
+    /// The same a second time in a step: batch normalisation's running statistics stay as they are.
+    Recompute,
     /// As inference, except that batch normalisation uses the batch's statistics and makes the running ones their mean
     /// over the batches so far: evaluation may use this mean instead of a running average (Goyal et al. 2017, Fig. 4).
     Statistics {

@@ -52,6 +52,9 @@ impl Replica {
                 std::hint::black_box(samples.clone());
                 Ok(())
             }
+            Op::Compute { chain, phase: Phase::Recompute, .. } => {
+                Ok(self.forward(*chain, Mode::Recompute).map(drop)?)
+            }
             Op::Compute { chain, phase: Phase::Forward, .. } => Ok(self.forward(*chain, Mode::Train).map(drop)?),
             Op::Compute { chain, phase, samples, .. } => {
                 Ok(self.backward(*chain, *phase, 1.0 / *samples as f32, false)?)

@@ -46,6 +46,11 @@ impl Worker<'_> {
             Op::Load { pass: Some(pass), into, .. } => self.load_pass(batch, *pass, *into),
             Op::Load { .. } => self.load_micro_batch(batch),
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => self.run_forward(*chain, pass.is_some(), batch),
+            Op::Compute { chain, phase: Phase::Recompute, .. } => {
+                // The context of the micro-batch still has its labels and places.
+                self.memory.replica.as_mut().expect(TRAINS).forward(*chain, Mode::Recompute)?;
+                Ok(())
+            }
             Op::Compute { chain, phase, .. } => {
                 let scale = 1.0 / self.setup.program.gradient_samples() as f32;
                 let adds = self.adds[task][usize::from(repetition > 0)];

@@ -58,6 +58,7 @@ impl Configuration {
             global_batch: job.global_batch(),
             algorithm: self.algorithm(),
             bucket: job.bucket.to_string(),
+            recompute: job.recompute.any().map(ToString::to_string),
         }
     }
 
@@ -291,6 +292,7 @@ impl Experiment {
                 schedule: self.schedule,
                 precision,
                 gradients: self.gradients,
+                recompute: self.recompute.clone(),
                 moments: self.optimizer.moments,
                 rule: self.optimizer.rule,
                 clips: self.optimizer.clip_norm.is_some(),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use lockstep_models::{
     Augmentation, AxisAlgorithms, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, InitialValues, Mesh,
-    Optimizer, PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target, TransformAt,
+    Optimizer, PipelineSchedule, Precision, Recompute, Sampling, SetSizes, Shape, StageCut, Strategy, Target,
+    TransformAt,
 };
 use lockstep_readers::Solver;
 use lockstep_topology::aliases::difference;

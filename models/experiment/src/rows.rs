@@ -214,6 +214,17 @@ macro_rules! rows {
                 Some(run.experiment.gradients).filter(|of| *of != Gradients::F32).map(|of| of.to_string())
             })),
         }
+        "recompute" recompute: Recompute = Recompute::None,
+        "Which activations are dropped after the forward pass and computed again: none, full (all but the last output of each block), \
+         full:every=N (of N blocks), or selective with Megatron's modules, e.g. selective:core_attn+layernorm+mlp", {
+            value: "WHAT", default: "none", how: &One(word(), |e, recompute| e.recompute = recompute), flag_of: PREDICT | RUN,
+            trained: Some((Trained::With, |run| run.configuration.job.recompute.any().map(ToString::to_string))),
+            axis: Some(SweepAxis {
+                help: "Which activations are computed again, e.g. none,full,full:every=2,selective:mlp", value: "R,…",
+                // Rows of sweeps without it have no value.
+                how: &list(word(), |e| e.recompute.any().cloned().into_iter().collect(), |e, recompute| e.recompute = recompute), ..AXIS
+            }),
+        }
         "threads_per_rank" threads_per_rank: u32 = 1, "Threads of each rank", {
             value: "N", default: "1", how: &One(COUNT, |e, count| e.threads_per_rank = count),
             flag_of: PREDICT | RUN | SWEEP, identify: |e, all| all.set("threads_per_rank", e.threads_per_rank),

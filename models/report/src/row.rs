@@ -27,6 +27,9 @@ pub struct Setting {
     pub algorithm: String,
     /// How gradients are cut into exchanges.
     pub bucket: String,
+    /// Which activations are computed again; only where some are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<String>,
 }
 
 /// Columns of [`Setting`] and its neighbours that tables show once where all rows agree.
@@ -36,6 +39,7 @@ pub(super) const SETTING: &[&str] = &[
     "learners",
     "accumulate",
     "bucket",
+    "recompute",
     "cluster",
     "network",
     "precision",

@@ -1,7 +1,7 @@
 //! Names nodes, tensors and layers of a graph in errors, as timelines and models call them.
 
 use super::{Graph, NodeWork, Tensor};
-use crate::LayerId;
+use crate::{LayerId, Phase};
 
 impl Graph {
     /// The layer's name in the model.
@@ -14,9 +14,10 @@ impl Graph {
         match work {
             NodeWork::Load => "load".to_owned(),
             NodeWork::Layer(id, pass) => format!("{} {}", pass.name(), self.layer_name(*id)),
+            NodeWork::Recompute(id) => format!("{} {}", Phase::Recompute.name(), self.layer_name(*id)),
             NodeWork::SquareSum { range, .. } => format!("squares of elements {range:?}"),
             NodeWork::Elementwise { of, .. } => format!("{} of elements {:?}", of.formula.name(), of.range),
-            NodeWork::Relayout { layer, pass, collective, axes } => {
+            NodeWork::Relayout { layer, pass, collective, axes, .. } => {
                 let change = collective.as_ref().map_or("slice", |collective| collective.name());
                 format!("{change} along {axes} in the {} pass of {}", pass.name(), self.layer_name(*layer))
             }

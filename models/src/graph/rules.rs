@@ -56,7 +56,7 @@ impl Rule<'_> {
             {
                 all(inputs, AxisLayout::Replicated) && all(outputs, AxisLayout::Partial)
             }
-            NodeWork::Layer(_, pass) => self.operands.is_some_and(|of| of.allow(*pass, inputs, outputs)),
+            NodeWork::Layer(..) | NodeWork::Recompute(_) => self.allow_pass(inputs, outputs),
             NodeWork::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
             // Squares are not linear: of the parts of a sum they are no parts. Ranks with parts of a tensor have parts of
             // the sum; what all have counts on the first.
@@ -67,6 +67,12 @@ impl Rule<'_> {
             }
             NodeWork::Relayout { .. } | NodeWork::Collective { .. } => false,
         }
+    }
+
+    /// Whether a layer's pass may take and make these.
+    fn allow_pass(self, inputs: &[TensorLayout], outputs: &[TensorLayout]) -> bool {
+        let of = self.operands.zip(self.work.layer_pass());
+        of.is_some_and(|(operands, (_, pass))| operands.allow(pass, inputs, outputs))
     }
 
     /// The transition of an input without which no rule allows the node, if one is enough: `allreduce` of the weight

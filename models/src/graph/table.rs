@@ -4,7 +4,7 @@ use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
-use super::{Graph, NodeWork, Tensor};
+use super::{Graph, Tensor};
 use crate::{AxisSet, LayerId, Layout, Pass};
 
 /// Tensors of one kind in one layout, and what becomes of them.
@@ -79,8 +79,7 @@ impl Graph {
                 let tensor = edge.weight().tensor;
                 let of = |node: NodeIndex| match (tensor, &self.dag[node].work) {
                     (Tensor::Activation(id) | Tensor::ActivationGradient(id), _) => Some(id),
-                    (_, NodeWork::Layer(id, _)) => Some(*id),
-                    _ => None,
+                    (_, work) => work.layer_pass().map(|(id, _)| id),
                 };
                 let (kind, layout, change) =
                     (tensor.kind(), edge.weight().layout, self.change_at(node, edge.weight().layout));
@@ -94,12 +93,8 @@ impl Graph {
                 if rows[at].change.is_some() && !changed.contains(&at) {
                     changed.push(at);
                     rows[at].changes += 1;
-                    rows[at].needed_by.extend(self.dag.neighbors(node).filter_map(
-                        |reader| match self.dag[reader].work {
-                            NodeWork::Layer(id, pass) => Some((id, pass)),
-                            _ => None,
-                        },
-                    ));
+                    let readers = self.dag.neighbors(node);
+                    rows[at].needed_by.extend(readers.filter_map(|reader| self.dag[reader].work.layer_pass()));
                 }
             }
         }

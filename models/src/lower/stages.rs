@@ -58,7 +58,7 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
     let Lowering { graph, job, model, .. } = of;
     let chunk_of = |node: NodeIndex| match &graph.dag[node].work {
         NodeWork::Load => 0,
-        NodeWork::Layer(id, _) | NodeWork::Relayout { layer: id, .. } => stages.chunk_of(*id),
+        NodeWork::Layer(id, _) | NodeWork::Recompute(id) | NodeWork::Relayout { layer: id, .. } => stages.chunk_of(*id),
         NodeWork::Collective { range, .. } | NodeWork::SquareSum { range, .. } => {
             chunk_of_parameters(model, stages, range)
         }
@@ -88,7 +88,9 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
         let before_body = tasks.list.len();
         let is_of = |node: &NodeIndex| {
             let is_backward = |work: &NodeWork| match work {
-                NodeWork::Layer(_, of) | NodeWork::Relayout { pass: of, .. } => *of != Pass::Forward,
+                NodeWork::Layer(_, of) => *of != Pass::Forward,
+                NodeWork::Relayout { pass: of, again, .. } => *again || *of != Pass::Forward,
+                NodeWork::Recompute(_) => true,
                 _ => false,
             };
             let forward = !is_backward(&graph.dag[*node].work);

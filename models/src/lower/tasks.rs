@@ -158,12 +158,8 @@ impl<'a> Tasks<'a> {
                 let samples = shared.map_or(job.batch_per_rank, |sharding| sharding.pass_samples());
                 (Op::Load { samples, pass: shared.map(|_| 0), into: None }, Stream::Compute, "load".to_owned())
             }
-            NodeWork::Layer(id, of) => {
-                let phase = match of {
-                    Pass::Forward => Phase::Forward,
-                    Pass::BackwardData => Phase::BackwardData,
-                    Pass::BackwardWeight => Phase::BackwardWeight,
-                };
+            NodeWork::Layer(id, _) | NodeWork::Recompute(id) => {
+                let phase = phase_of(&graph.dag[node].work);
                 let Some(chain) = self.of.chain_of[id.index()] else {
                     unreachable!("gathers are no layers of the graph")
                 };
@@ -311,6 +307,16 @@ impl<'a> Tasks<'a> {
     }
 }
 
+/// The phase of a layer's pass.
+fn phase_of(work: &NodeWork) -> Phase {
+    match work {
+        NodeWork::Layer(_, Pass::BackwardData) => Phase::BackwardData,
+        NodeWork::Layer(_, Pass::BackwardWeight) => Phase::BackwardWeight,
+        NodeWork::Recompute(_) => Phase::Recompute,
+        _ => Phase::Forward,
+    }
+}
+
 /// Allows at most `limit` of the exchanges that count in flight: the n-th waits for the (n − limit)-th, the first ones
 /// for the last of the previous iteration (Goyal et al. 2017 §4.2).
 pub(super) fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&Task) -> bool) {
@@ -330,7 +336,7 @@ pub(super) fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&T
 
 /// Makes exchanges of gradients wait for the last backward task instead of those that made their gradients.
 fn await_backward(tasks: &mut [Task]) {
-    let backward = |task: &Task| matches!(task.op, Op::Compute { phase, .. } if phase != Phase::Forward);
+    let backward = |task: &Task| matches!(task.op, Op::Compute { phase, .. } if !phase.makes_outputs());
     let Some(last) = tasks.iter().rposition(backward) else { return };
     for task in tasks.iter_mut().skip(last + 1) {
         if matches!(&task.op, Op::Exchange(exchange) if exchange.buffer == Buffer::Gradients) {

@@ -40,6 +40,8 @@ pub struct PlannedTensor {
     pub first: usize,
     /// The task that uses it last.
     pub last: usize,
+    /// The same of a second lifetime, where it is dropped and computed again.
+    pub again: Option<(usize, usize)>,
 }
 
 impl PlannedTensor {
@@ -64,12 +66,16 @@ pub(super) struct Chains {
 impl Chains {
     pub(super) fn of(program: &Program, role: &Role) -> Chains {
         let chains = program.chains.len();
-        let (mut forward, mut last_backward, mut samples) = (vec![None; chains], vec![None; chains], vec![0; chains]);
+        let [mut forward, mut last_backward] = [(); 2].map(|()| vec![None; chains]);
+        let mut samples = vec![0; chains];
         for (position, task) in role.tasks.iter().enumerate() {
             let Op::Compute { chain, phase, samples: of_task, .. } = task.op else { continue };
             samples[chain] = of_task.max(samples[chain]);
-            let positions = if phase == Phase::Forward { &mut forward } else { &mut last_backward };
-            positions[chain] = Some(position);
+            match phase {
+                Phase::Forward => forward[chain] = Some(position),
+                Phase::Recompute => {}
+                _ => last_backward[chain] = Some(position),
+            }
         }
         let mut of_layer = vec![None; program.model.layers().len()];
         for (chain, layers) in program.chains.iter().enumerate() {
@@ -96,20 +102,31 @@ impl Chains {
     }
 }
 
+/// A tensor's lifetime, and the second one, where it is computed again.
+type Lives = [Option<(usize, usize)>; 2];
+
 /// The tasks that use a tensor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Uses {
     /// First and last position.
     span: Option<(usize, usize)>,
+    /// The same from where it is written again on.
+    again: Option<(usize, usize)>,
     /// Whether a task reads it, or writes an output.
     wanted: bool,
 }
 
 impl Uses {
+    /// Adds a task after those so far.
     fn add(&mut self, position: usize, wanted: bool) {
-        let (first, last) = self.span.unwrap_or((position, position));
-        self.span = Some((first.min(position), last.max(position)));
+        let life = if self.again.is_some() { &mut self.again } else { &mut self.span };
+        *life = Some((life.map_or(position, |(first, _)| first), position));
         self.wanted |= wanted;
+    }
+
+    /// Adds a task that writes it again.
+    fn add_again(&mut self, position: usize) {
+        self.again.get_or_insert((position, position)).1 = position;
     }
 }
 
@@ -120,21 +137,28 @@ pub fn activations(program: &Program, role: &Role, dtype: Dtype) -> Vec<PlannedT
     let repeats: Vec<RangeInclusive<usize>> = repeats(role).collect();
     let mut tensors = Vec::new();
     for (layer, node) in model.iter().skip(1) {
-        let mut push = |content: Content, what: &str, (elements, dtype): (u64, Dtype), span: (usize, usize)| {
-            let (name, (first, last)) = (format!("{}{what}", node.name), across_repetitions(&repeats, span));
-            tensors.push(PlannedTensor { name, layer, content, elements, dtype, first, last });
+        let mut push = |content: Content, what: &str, (elements, dtype): (u64, Dtype), [span, again]: Lives| {
+            let name = format!("{}{what}", node.name);
+            let [span, again] = [span, again].map(|life| life.map(|life| across_repetitions(&repeats, life)));
+            let Some((first, last)) = span else { return };
+            tensors.push(PlannedTensor { name, layer, content, elements, dtype, first, last, again });
         };
         let samples = chains.samples_in(model, layer);
         let of_gradient = (Content::Gradient, " gradient", gradients[layer.index()]);
         for (content, what, uses) in [(Content::Output, "", outputs[layer.index()]), of_gradient] {
-            if let (Some(span), true, false) = (uses.span, uses.wanted, node.layer.is_loss()) {
-                push(content, what, (samples * node.output.elements(), dtype), span);
+            if uses.wanted && !node.layer.is_loss() {
+                push(content, what, (samples * node.output.elements(), dtype), [uses.span, uses.again]);
             }
         }
         let Some(kept) = node.layer.rule().keeps(node.input_shapes[0], node.output) else { continue };
         let Some(chain) = chains.of_layer[layer.index()] else { continue };
         if let (Some(first), Some(last)) = (chains.forward[chain], chains.last_backward[chain]) {
-            push(Content::Kept, &format!(" {}", kept.what), (samples * kept.elements, kept.dtype), (first, last));
+            push(
+                Content::Kept,
+                &format!(" {}", kept.what),
+                (samples * kept.elements, kept.dtype),
+                [Some((first, last)), None],
+            );
         }
     }
     tensors
@@ -145,6 +169,7 @@ fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
     let model = &program.model;
     let none = vec![Uses::default(); model.layers().len()];
     let (mut outputs, mut gradients) = (none.clone(), none);
+    let mut is_backward = false;
     for (position, task) in role.tasks.iter().enumerate() {
         match &task.op {
             Op::Compute { chain, phase, .. } => {
@@ -152,10 +177,13 @@ fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
                 let (inputs, output) = (&model.node(layers[0]).inputs, layers[layers.len() - 1]);
                 let reads = Reads::of(model, layers, *phase);
                 inputs.iter().filter(|_| reads.input).for_each(|id| outputs[id.index()].add(position, true));
-                if *phase == Phase::Forward || reads.output {
-                    outputs[output.index()].add(position, true);
+                match phase {
+                    Phase::Recompute => outputs[output.index()].add_again(position),
+                    _ if *phase == Phase::Forward || reads.output => outputs[output.index()].add(position, true),
+                    _ => {}
                 }
-                if *phase != Phase::Forward {
+                is_backward |= !phase.makes_outputs();
+                if !phase.makes_outputs() {
                     gradients[output.index()].add(position, true);
                 }
                 if matches!(phase, Phase::BackwardData | Phase::Backward) {
@@ -163,8 +191,10 @@ fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
                 }
             }
             Op::Copy(copies) => {
-                for area in [copies.first().from, copies.first().to] {
+                for (writes, area) in [(false, copies.first().from), (true, copies.first().to)] {
                     match area {
+                        // Between the first backward pass and the last one an output is written again alone.
+                        Area::Activation(id) if writes && is_backward => outputs[id.index()].add_again(position),
                         Area::Activation(id) => outputs[id.index()].add(position, true),
                         Area::Gradient(id) => gradients[id.index()].add(position, true),
                         Area::Buffer(_) => {}
@@ -217,7 +247,7 @@ impl Reads {
 
     /// The same of layers without a model.
     pub fn of_layers<'a>(mut layers: impl Iterator<Item = &'a Layer> + Clone, phase: Phase) -> Reads {
-        if phase == Phase::Forward {
+        if phase.makes_outputs() {
             return Reads { input: true, output: false };
         }
         // A flattened input is the same memory as its dense layer's.

@@ -77,7 +77,7 @@ fn meet(a: &Allocation, b: &Allocation) -> bool {
 
 impl Allocation {
     /// Its lifetimes, each with its first and last task.
-    fn lives(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn lives(&self) -> impl Iterator<Item = (usize, usize)> {
         [(self.first, self.last)].into_iter().chain(self.again)
     }
 }

@@ -94,7 +94,9 @@ impl Plan {
         let mut tensors = activations(program, role, dtype);
         if reuse == Reuse::Counted {
             for tensor in tensors.iter_mut().filter(|tensor| tensor.content == Content::Output) {
-                tensor.last = tensor.last.max(chains.referred_until(&program.model, tensor.layer));
+                let until = chains.referred_until(&program.model, tensor.layer);
+                let last = tensor.again.as_mut().map_or(&mut tensor.last, |(_, last)| last);
+                *last = until.max(*last);
             }
         }
         let (pieces, piece_of) = pieces(program, role, &tensors, (reuse, flattening));
@@ -126,8 +128,10 @@ impl Plan {
             of_layer[tensor.layer.index()] = Some(range(piece, dtype.bytes(tensor.elements)));
         }
         for (index, piece) in pieces.iter().enumerate() {
-            if let Some(dead) = plan.dead.get_mut(piece.last) {
-                dead.push(range(index, piece.bytes));
+            for (_, last) in piece.lives() {
+                if let Some(dead) = plan.dead.get_mut(last) {
+                    dead.push(range(index, piece.bytes));
+                }
             }
         }
         plan
@@ -156,6 +160,28 @@ impl Activations {
     }
 }
 
+/// The bytes that are live while each task of a role runs: outputs, their gradients, and what kernels keep. Their largest sum is
+/// [`Activations::live`].
+pub fn live_by_task(program: &Program, role: &Role) -> Vec<[u64; 3]> {
+    let tensors = activations(program, role, program.precision.activation_dtype());
+    let (pieces, piece_of) = pieces(program, role, &tensors, (Reuse::Full, Flattening::View));
+    let mut live = vec![[0; 3]; role.tasks.len()];
+    let mut add = |of: &Allocation, content: Content| {
+        for (first, last) in of.lives() {
+            live[first..=last.min(role.tasks.len() - 1)].iter_mut().for_each(|at| at[content as usize] += of.bytes);
+        }
+    };
+    let mut is_counted = vec![false; pieces.len()];
+    for (tensor, piece) in tensors.iter().zip(piece_of) {
+        match piece {
+            Some(piece) if !std::mem::replace(&mut is_counted[piece], true) => add(&pieces[piece], tensor.content),
+            None => add(&storage(tensor), tensor.content),
+            Some(_) => {}
+        }
+    }
+    live
+}
+
 /// The last compute task, unless copies move rows of activations.
 fn last_compute(role: &Role) -> Option<(usize, Phase)> {
     let is_tensor = |area| !matches!(area, Area::Buffer(_));
@@ -169,7 +195,7 @@ fn last_compute(role: &Role) -> Option<(usize, Phase)> {
 }
 
 fn storage(tensor: &PlannedTensor) -> Allocation {
-    Allocation { bytes: tensor.bytes(), first: tensor.first, last: tensor.last, again: None }
+    Allocation { bytes: tensor.bytes(), first: tensor.first, last: tensor.last, again: tensor.again }
 }
 
 /// The pieces of memory that the tensors need, and the piece of each tensor; what kernels keep has none.
@@ -193,11 +219,22 @@ fn pieces(
             chains.of_layer[tensor.layer.index()].filter(|_| output && matches!(reuse, Reuse::InPlace | Reuse::Full));
         let over = chain.and_then(|chain| {
             let (layers, forward) = (&program.chains[chain], chains.forward[chain]?);
-            overwritten(program, layers, (forward, flattening), tensor.bytes(), &pieces, &output_piece)
+            overwritten(program, layers, (forward, flattening), tensor, &pieces, &output_piece)
         });
         let piece = over.unwrap_or(pieces.len());
         match over {
-            Some(piece) => pieces[piece].last = pieces[piece].last.max(tensor.last),
+            Some(piece) => {
+                let over = &mut pieces[piece];
+                over.last = over.last.max(tensor.last);
+                over.again = match (over.again, tensor.again) {
+                    (Some((first, last)), Some((other, end))) => Some((first.min(other), last.max(end))),
+                    (one, other) => one.or(other),
+                };
+                // A view that is made again lies in what was kept.
+                if let Some((_, last)) = over.again.take_if(|(first, _)| *first <= over.last) {
+                    over.last = over.last.max(last);
+                }
+            }
             None => pieces.push(storage(tensor)),
         }
         piece_of[index] = Some(piece);
@@ -215,7 +252,7 @@ fn overwritten(
     program: &Program,
     layers: &[LayerId],
     (forward, flattening): (usize, Flattening),
-    bytes: u64,
+    tensor: &PlannedTensor,
     pieces: &[Allocation],
     output_piece: &[Option<usize>],
 ) -> Option<usize> {
@@ -227,8 +264,19 @@ fn overwritten(
     let piece = |id: &LayerId| output_piece[id.index()];
     (0..candidates).find_map(|index| {
         let over = piece(&head.inputs[index])?;
-        let dies = pieces[over].last == forward || flat && flattening == Flattening::View;
+        let dies =
+            pieces[over].last == forward && dies_again(&pieces[over], tensor) || flat && flattening == Flattening::View;
         let alone = head.inputs.iter().filter(|id| piece(id) == Some(over)).count() == 1;
-        (dies && alone && pieces[over].bytes == bytes).then_some(over)
+        (dies && alone && pieces[over].bytes == tensor.bytes()).then_some(over)
     })
+}
+
+/// Whether an output may overwrite an input where that, or both, are computed again: the input dies there too, or after the
+/// output.
+fn dies_again(input: &Allocation, output: &PlannedTensor) -> bool {
+    match (input.again, output.again) {
+        (Some((_, last)), Some((first, _))) => last == first,
+        (Some((first, _)), None) => output.last < first,
+        (None, _) => true,
+    }
 }

@@ -12,7 +12,7 @@ use crate::{After, Layer, LayerId, Model, Op, Phase, Program, Role, Stages, Task
 /// Fuses chains and their backward passes, none of them across the border between two chunks of a pipeline.
 pub(crate) fn fuse(program: Program, stages: Option<&Stages>) -> Program {
     let chunk = |id: LayerId| stages.map_or(0, |stages| stages.chunk_of(id));
-    let chains = chains(&program.model, chunk);
+    let chains = fused_chains_within(&program.model, chunk);
     let mut chain_of = vec![0; program.model.layers().len()];
     for (chain, layers) in chains.iter().enumerate() {
         layers.iter().for_each(|id| chain_of[id.0 as usize] = chain);
@@ -34,11 +34,11 @@ pub(crate) fn fuse(program: Program, stages: Option<&Stages>) -> Program {
 /// The partition of all layers that compute into chains, in the order of their first layers; neither the input
 /// nor gathers do.
 pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
-    chains(model, |_| 0)
+    fused_chains_within(model, |_| 0)
 }
 
 /// The same, where the layers of a chain belong to one chunk.
-fn chains(model: &Model, chunk: impl Fn(LayerId) -> u32) -> Vec<Vec<LayerId>> {
+pub(crate) fn fused_chains_within(model: &Model, chunk: impl Fn(LayerId) -> u32) -> Vec<Vec<LayerId>> {
     let mut chains: Vec<Vec<LayerId>> = Vec::new();
     let mut placed = vec![false; model.layers().len()];
     for id in (1..model.layers().len() as u32).map(LayerId) {
@@ -65,12 +65,15 @@ fn follower(model: &Model, chain: &[LayerId]) -> Option<LayerId> {
 
 /// Merges the tasks of each chain: forward where its first layer runs, backward where its last task of the chain ran.
 fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
-    // The chain's (forward or backward) group that a task joins.
+    // The chain's group, of passes forward, forward again or backward, that a task joins.
     let key = |task: &Task| match task.op {
-        Op::Compute { chain, phase, pass, .. } => Some((new_chain(chain), phase == Phase::Forward, pass)),
+        Op::Compute { chain, phase, pass, .. } => {
+            let backward = if phase.makes_outputs() { phase } else { Phase::Backward };
+            Some((new_chain(chain), backward, pass))
+        }
         _ => None,
     };
-    let mut members: BTreeMap<(usize, bool, Option<u32>), Vec<TaskId>> = BTreeMap::new();
+    let mut members: BTreeMap<(usize, Phase, Option<u32>), Vec<TaskId>> = BTreeMap::new();
     for (id, task) in role.tasks.iter().enumerate() {
         key(task).into_iter().for_each(|of| members.entry(of).or_default().push(id));
     }
@@ -82,7 +85,7 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
             None => vec![id],
             Some(of) => members[&of].clone(),
         };
-        let is_forward = key(task).is_some_and(|(_, forward, _)| forward);
+        let is_forward = key(task).is_some_and(|(_, phase, _)| phase.makes_outputs());
         let place = if is_forward { group[0] } else { group[group.len() - 1] };
         if place == id {
             group.iter().for_each(|member| target[*member] = tasks.len());
@@ -134,7 +137,7 @@ fn merged(role: &Role, group: &[TaskId], new_chain: &impl Fn(usize) -> usize) ->
     }
     if let Op::Compute { chain, phase, .. } = &mut op {
         *chain = new_chain(*chain);
-        if *phase != Phase::Forward {
+        if !phase.makes_outputs() {
             *phase = match (data_of_first, weight) {
                 (true, true) => Phase::Backward,
                 (false, true) => Phase::BackwardWeight,

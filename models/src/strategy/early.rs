@@ -84,9 +84,10 @@ impl Uses {
             let readers: Vec<LayerId> = cut.layers.iter().flat_map(|id| passes.sharers(*id)).collect();
             let layers: Vec<LayerId> = readers.iter().flat_map(|id| together(*id)).collect();
             let [data, weight] = [&passes.data, &passes.weight].map(|of| move |id: &LayerId| of[id.index()]);
-            let own = readers.iter().any(|id| data(id).is_some());
+            let own = readers.iter().any(|id| passes.backward_readers(*id).next().is_some());
             uses.forward.push(span(&mut layers.iter().map(|id| passes.forward[id.index()])));
-            uses.backward.push(span(&mut layers.iter().filter_map(data)).filter(|_| own));
+            let read = &mut layers.iter().flat_map(|id| passes.backward_readers(*id));
+            uses.backward.push(span(read).filter(|_| own));
             let last = |span: Option<Use>| span.map_or(0, |(_, last)| last);
             let done = last(span(&mut layers.iter().flat_map(|id| [data(id), weight(id)]).flatten()));
             uses.done.push(done);

@@ -8,7 +8,7 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 use super::{Bucket, Strategy};
 use crate::{
     Assignment, Axis, AxisAlgorithms, AxisSet, Gradients, LayerId, Mesh, Model, Moments, PassRanks, PipelineSchedule,
-    Precision, Program, Proofs, Sampling, StageCut, Stages, TransformAt, UpdateRule,
+    Precision, Program, Proofs, Recompute, Sampling, StageCut, Stages, TransformAt, UpdateRule,
 };
 
 /// Everything that decides a program except where its ranks run.
@@ -69,6 +69,8 @@ pub struct Job {
     pub moments: Moments,
     /// The rule of the optimizer.
     pub rule: UpdateRule,
+    /// Which activations are computed again.
+    pub recompute: Recompute,
     /// Whether gradients are clipped by their global norm.
     pub clips: bool,
     /// The time on a node's main thread at the end of a device's job, where a strategy has one thread for a
@@ -108,6 +110,7 @@ impl Job {
             gradients: Gradients::F32,
             moments: Moments::F32,
             rule: UpdateRule::default(),
+            recompute: Recompute::None,
             clips: false,
             callback: Time::ZERO,
             proofs: Proofs::default(),

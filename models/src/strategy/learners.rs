@@ -183,7 +183,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
     let whole = 0..model.parameter_elements();
     let descend = several.then(|| graph.node(on_learner(descend(), whole, true), Scope::MicroBatch));
     let own = Layout::new(axes, AxisLayout::Own);
-    let passes = passes(graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
+    let passes = passes(graph, job, Layout::new(axes, AxisLayout::Split(Dimension::Sample)))?;
     let weighted = || (0..model.layers().len() as u32).map(LayerId).filter(|id| !model.node(*id).parameters.is_empty());
     let readers = |id: LayerId| passes.readers(id).chain(passes.makers(id));
     if let Some(descend) = descend {

@@ -88,7 +88,7 @@ impl Plan for LocalSgd {
         let mut graph = Graph::new(model, Mesh::new(&[(Axis::Learner, job.workers)])?);
         let [own, partial, samples] = [AxisLayout::Own, AxisLayout::Partial, AxisLayout::Split(Dimension::Sample)]
             .map(|of| Layout::new(LEARNERS, of));
-        let passes = passes(&mut graph, model, samples);
+        let passes = passes(&mut graph, job, samples)?;
         let synchronised = self.momentum.map_or_else(|| average(job.workers), |beta| slow_step(job.workers, beta, job));
         for cut in cuts(job)? {
             let on = |formula| NodeWork::Elementwise {

@@ -1,13 +1,14 @@
 //! Builds forward and backward passes: a node per layer, and where layers are split a node per change of layout between
 //! them.
 
-use lockstep_topology::Collective;
+use lockstep_topology::{Collective, InputError};
 use petgraph::graph::NodeIndex;
 
+use super::again::Again;
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::model::NODE_FIRST;
 use crate::tensor::transition;
-use crate::{AxisSet, Graph, LayerId, Layout, Model, Pass, PassRanks, Sharding, Tie};
+use crate::{AxisSet, Graph, Job, LayerId, Layout, Model, Pass, PassRanks, Recompute, Sharding, Tie};
 
 /// The nodes of one micro-batch, by layer.
 pub(super) struct Passes {
@@ -16,6 +17,8 @@ pub(super) struct Passes {
     pub(super) weight: Vec<Option<NodeIndex>>,
     /// Input gradients, where they are needed.
     pub(super) data: Vec<Option<NodeIndex>>,
+    /// Forward passes that run again before backward passes.
+    pub(super) again: Vec<Option<NodeIndex>>,
     tie: Option<Tie>,
 }
 
@@ -33,7 +36,12 @@ impl Passes {
 
     /// The nodes of a layer that read parameters.
     pub(super) fn own_readers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> + use<> {
-        [Some(self.forward[id.index()]), self.data[id.index()]].into_iter().flatten()
+        [Some(self.forward[id.index()]), self.again[id.index()], self.data[id.index()]].into_iter().flatten()
+    }
+
+    /// The nodes of a layer that read parameters for backward passes.
+    pub(super) fn backward_readers(&self, id: LayerId) -> impl Iterator<Item = NodeIndex> + use<> {
+        [self.again[id.index()], self.data[id.index()]].into_iter().flatten()
     }
 
     /// All nodes that make a summand of the gradient of a layer's parameters.
@@ -43,13 +51,33 @@ impl Passes {
 }
 
 /// Adds load, forward and backward passes of whole layers over activations with the layout `samples`.
-pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passes {
-    Builder::new(graph, model, Split::Samples(samples)).build()
+///
+/// # Errors
+/// As [`Again::of`].
+pub(super) fn passes(graph: &mut Graph, job: &Job, samples: Layout) -> Result<Passes, InputError> {
+    let model = &job.model;
+    Ok(Builder::new(graph, model, Split::Samples(samples)).running(Again::of(job, model)?).build())
 }
 
 /// Adds load, forward and backward passes of a rank's part of each layer.
-pub(super) fn passes_of_parts(graph: &mut Graph, model: &Model, sharding: &Sharding) -> Passes {
-    Builder::new(graph, model, Split::Layers(sharding)).build()
+///
+/// # Errors
+/// As [`Again::of`].
+pub(super) fn passes_of_parts(
+    graph: &mut Graph,
+    job: &Job,
+    model: &Model,
+    sharding: &Sharding,
+) -> Result<Passes, InputError> {
+    let several = !sharding.in_all_passes() || sharding.pass_ranks == PassRanks::FirstOfNode;
+    if several && job.recompute != Recompute::None {
+        let (strategy, recompute) = (&job.strategy, job.recompute.to_string());
+        let message = format!(
+            "does not serve {strategy}, which runs layers in several passes: leave it out, or give the ranks a mesh"
+        );
+        return Err(InputError::flag("recompute", recompute, message));
+    }
+    Ok(Builder::new(graph, model, Split::Layers(sharding)).running(Again::of(job, model)?).build())
 }
 
 /// What is split.
@@ -68,18 +96,28 @@ struct Builder<'a> {
     passes: Passes,
     /// By layer: the nodes that make the gradient of its output.
     upstream: Vec<Vec<NodeIndex>>,
+    /// What runs again.
+    again: Again,
+    /// By layer: the node that made its output last.
+    made: Vec<NodeIndex>,
 }
 
 impl<'a> Builder<'a> {
     fn new(graph: &'a mut Graph, model: &'a Model, split: Split<'a>) -> Builder<'a> {
         let layers = model.layers().len();
-        let [weight, data] = [(); 2].map(|()| vec![None; layers]);
-        let passes = Passes { forward: Vec::new(), weight, data, tie: model.tie() };
-        Builder { graph, model, split, passes, upstream: vec![Vec::new(); layers] }
+        let [weight, data, again] = [(); 3].map(|()| vec![None; layers]);
+        let passes = Passes { forward: Vec::new(), weight, data, again, tie: model.tie() };
+        let (again, made) = (Again::default(), Vec::new());
+        Builder { graph, model, split, passes, upstream: vec![Vec::new(); layers], again, made }
+    }
+
+    fn running(self, again: Again) -> Builder<'a> {
+        Builder { again, ..self }
     }
 
     fn build(mut self) -> Passes {
         self.forward_passes();
+        self.made.clone_from(&self.passes.forward);
         (1..self.model.layers().len() as u32).rev().for_each(|id| self.backward_passes(LayerId(id)));
         self.passes
     }
@@ -106,14 +144,34 @@ impl<'a> Builder<'a> {
         let stays = from == to;
         let collective = transition(from, to).flatten();
         let axes = if stays { AxisSet::default() } else { AxisSet::of(&[sharding.axis]) };
-        Some(NodeWork::Relayout { layer, pass, collective, axes })
+        Some(NodeWork::Relayout { layer, pass, collective, axes, again: false })
     }
 
     /// An edge for each input's output.
     fn take_inputs(&mut self, id: LayerId, node: NodeIndex) {
         for input in &self.model.node(id).inputs {
             let [output, _] = self.layouts(*input);
-            self.graph.edge(self.passes.forward[input.index()], node, Tensor::Activation(*input), output);
+            let made = self.made.get(input.index()).unwrap_or(&self.passes.forward[input.index()]);
+            self.graph.edge(*made, node, Tensor::Activation(*input), output);
+        }
+    }
+
+    /// Runs a group's layers again, where they have not, after those of other groups whose outputs they read.
+    fn run_again(&mut self, group: usize) {
+        for id in std::mem::take(&mut self.again.groups[group]) {
+            for input in &self.model.node(id).inputs {
+                self.again.group_of[input.index()].into_iter().for_each(|other| self.run_again(other));
+            }
+            let work = match self.relayout(id, Pass::Forward) {
+                Some(NodeWork::Relayout { layer, pass, collective, axes, .. }) => {
+                    NodeWork::Relayout { layer, pass, collective, axes, again: true }
+                }
+                _ => NodeWork::Recompute(id),
+            };
+            let node = self.graph.node(work, self.scope(id));
+            self.take_inputs(id, node);
+            self.passes.again[id.index()] = Some(node);
+            self.made[id.index()] = node;
         }
     }
 
@@ -122,7 +180,8 @@ impl<'a> Builder<'a> {
         let load = self.graph.node(NodeWork::Load, Scope::MicroBatch);
         let Split::Layers(Sharding { axis, pass_ranks: PassRanks::FirstOfNode, .. }) = self.split else { return load };
         let (layer, collective) = (LayerId(0), Some(Collective::Scatter { root: 0 }));
-        let scatter = NodeWork::Relayout { layer, pass: Pass::Forward, collective, axes: AxisSet::of(&[*axis]) };
+        let scatter =
+            NodeWork::Relayout { layer, pass: Pass::Forward, collective, axes: AxisSet::of(&[*axis]), again: false };
         let scatter = self.graph.node(scatter, Scope::MicroBatch);
         self.graph.edge(load, scatter, Tensor::Activation(layer), NODE_FIRST);
         scatter
@@ -153,6 +212,9 @@ impl<'a> Builder<'a> {
         if self.model.needs_input_gradient(id) {
             let pass = Pass::BackwardData;
             works.push((pass, self.relayout(id, pass).unwrap_or(NodeWork::Layer(id, pass))));
+        }
+        if let (false, Some(groups)) = (works.is_empty(), self.again.before.get(id.index()).cloned()) {
+            groups.into_iter().for_each(|group| self.run_again(group));
         }
         let [_, gradient] = self.layouts(id);
         for (pass, work) in works {

@@ -97,7 +97,7 @@ pub(super) fn graph(
     mesh: Mesh,
 ) -> Result<Graph, InputError> {
     let mut graph = Graph::new(model, mesh);
-    let passes = passes_of_parts(&mut graph, model, sharding);
+    let passes = passes_of_parts(&mut graph, job, model, sharding)?;
     // Ranks of another stage have other layers.
     let all = graph.mesh.axes().without(Axis::Pipeline);
     // Where no other axis splits the samples, the gradient of a rank's own rows is whole.

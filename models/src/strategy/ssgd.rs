@@ -41,7 +41,7 @@ pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let mesh = job.data_mesh()?;
     let axes = AxisSet::of(&mesh.outer_first().filter(|axis| AXES.contains(*axis)).collect::<Vec<_>>());
     let mut graph = Graph::new(model, mesh);
-    let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
+    let passes = passes(&mut graph, job, Layout::new(axes, AxisLayout::Split(Dimension::Sample)))?;
     for cut in cuts(job)? {
         update(&mut graph, &Ends::of_whole(&cut, &passes, axes), Scope::Step);
     }

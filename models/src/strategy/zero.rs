@@ -132,7 +132,7 @@ pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let mesh = job.data_mesh()?;
     let Some(sharing) = Sharing::of(&mesh) else { return ssgd::graph(job) };
     let mut graph = Graph::new(&job.model, mesh);
-    let passes = passes(&mut graph, &job.model, sharing.samples);
+    let passes = passes(&mut graph, job, sharing.samples)?;
     let buckets: Vec<Ends> = cuts(job)?.iter().map(|cut| Ends::of_whole(cut, &passes, sharing.axes())).collect();
     sharing.share_state(&mut graph, &buckets);
     Ok(graph)

@@ -26,7 +26,7 @@ impl Plan for Zero2 {
         let Some(sharing) = Sharing::of(&mesh) else { return Ok((ssgd::graph(job)?, None)) };
         check(job)?;
         let mut graph = Graph::new(&job.model, mesh);
-        let passes = passes(&mut graph, &job.model, sharing.samples);
+        let passes = passes(&mut graph, job, sharing.samples)?;
         let (mut order, cuts) = (Order::of_passes(&graph), cuts(job)?);
         let buckets: Vec<Ends> = cuts.iter().map(|cut| Ends::of_whole(cut, &passes, sharing.axes())).collect();
         let uses = Uses::of(job, &passes, &cuts);

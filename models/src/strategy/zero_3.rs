@@ -78,7 +78,7 @@ impl Zero3 {
     fn sharded(self, job: &Job, mesh: Mesh, sharing: Sharing) -> Result<Graph, InputError> {
         let model = &job.model;
         let mut graph = Graph::new(model, mesh);
-        let passes = passes(&mut graph, model, sharing.samples);
+        let passes = passes(&mut graph, job, sharing.samples)?;
         let (mut order, cuts) = (Order::of_passes(&graph), cuts(job)?);
         let buckets: Vec<Ends> = cuts.iter().map(|cut| Ends::of_whole(cut, &passes, sharing.axes())).collect();
         let uses = Uses::of(job, &passes, &cuts);
@@ -104,11 +104,12 @@ impl Zero3 {
         slots.sort_unstable();
         let mut gathers: Vec<(usize, usize, Vec<NodeIndex>)> = Vec::new();
         for (number, (_, direction, bucket)) in slots.iter().copied().enumerate() {
-            let readers = |id: LayerId| {
-                if direction == 0 { Some(passes.forward[id.index()]) } else { passes.data[id.index()] }
+            let readers = |id: LayerId| match direction {
+                0 => vec![passes.forward[id.index()]],
+                _ => passes.backward_readers(id).collect(),
             };
             let layers = cuts[bucket].layers.iter().flat_map(|id| passes.sharers(*id));
-            let readers: Vec<NodeIndex> = layers.filter_map(readers).collect();
+            let readers: Vec<NodeIndex> = layers.flat_map(readers).collect();
             let at = number.checked_sub(self.prefetch as usize).map_or(0, |ahead| slots[ahead].0);
             // Buckets that forward passes still read, have just read, or keep, need not be gathered again.
             let just_read = number > 0 && slots[number - 1].2 == bucket;

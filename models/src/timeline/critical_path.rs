@@ -87,7 +87,7 @@ impl CriticalPath {
 pub fn kind(program: &Program, segment: &Segment) -> &'static str {
     let Some(task) = segment.task else { return WAIT };
     match &program.roles[program.role_of(segment.rank)].tasks[task as usize].op {
-        Op::Compute { phase, .. } if *phase != crate::Phase::Forward => "backward",
+        Op::Compute { phase, .. } if !phase.makes_outputs() => "backward",
         op => op.kind(),
     }
 }

@@ -64,6 +64,7 @@ pub(super) const VALUES: &[(&str, &str)] = &[
     ("epsilon", "0.1"),
     ("clip_norm", "0.01"),
     ("moments", "\"bf16\""),
+    ("recompute", "\"full:every=2\""),
     ("momentum", "0.5"),
     ("momentum_form", "\"absorbed\""),
     ("nesterov", "true"),

@@ -57,6 +57,8 @@ impl BatchNorm {
         // The weight of the old running statistics.
         let keep = match of.mode {
             Mode::Train => Some(momentum),
+            // The statistics of the same batch weigh nothing.
+            Mode::Recompute => Some(1.0),
             Mode::Statistics { batch } => Some(batch as f32 / (batch as f32 + 1.0)),
             Mode::Evaluate => None,
         };

@@ -92,7 +92,7 @@ impl Dropout {
 impl<A: Activation> Head<A> for Dropout {
     fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, y) = (of.inputs[0], of.output);
-        if of.mode == Mode::Train {
+        if matches!(of.mode, Mode::Train | Mode::Recompute) {
             script.launch(&DropoutForward {
                 x,
                 places: self.places,

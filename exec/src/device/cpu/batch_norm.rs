@@ -98,6 +98,7 @@ impl Head for BatchNorm {
             // The weight of the old running statistics.
             let keep = match mode {
                 Mode::Train => Some(this.momentum),
+                Mode::Recompute => Some(1.0),
                 Mode::Statistics { batch } => Some(batch as f32 / (batch as f32 + 1.0)),
                 Mode::Evaluate => None,
             };
@@ -116,6 +117,9 @@ impl Head for BatchNorm {
                     let (mean, variance) = (total[at] / count, squares[at] / count);
                     let unbiased = if count > 1.0 { squares[at] / (count - 1.0) } else { variance };
                     batch[at] = (mean as f32, (1.0 / (variance + f64::from(this.epsilon)).sqrt()) as f32);
+                    if mode == Mode::Recompute {
+                        continue;
+                    }
                     means[at] = keep * means[at] + (1.0 - keep) * mean as f32;
                     variances[at] = keep * variances[at] + (1.0 - keep) * unbiased as f32;
                 }

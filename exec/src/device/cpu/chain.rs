@@ -119,7 +119,7 @@ pub(super) fn wide_elements(program: &Program, layers: &[LayerId], phase: Phase,
         true => 0,
         false => samples * model.node(id).output.elements() as usize,
     };
-    let (forward, reads) = (phase == Phase::Forward, Reads::of(model, layers, phase));
+    let (forward, reads) = (phase.makes_outputs(), Reads::of(model, layers, phase));
     let mut pieces: Vec<usize> = head.inputs.iter().filter(|_| reads.input).map(|id| elements(*id)).collect();
     // The output forward; backward its gradient, and the output where it is read.
     pieces.push(elements(last));

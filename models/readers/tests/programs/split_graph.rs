@@ -20,10 +20,12 @@ fn missing_and_wrong_collectives_are_refused() {
         for index in graph.dag.node_indices() {
             let collectives = [Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce].map(Some);
             let others = [None].into_iter().chain(collectives);
-            let NodeWork::Relayout { layer, pass, collective, axes } = graph.dag[index].work.clone() else { continue };
+            let NodeWork::Relayout { layer, pass, collective, axes, again } = graph.dag[index].work.clone() else {
+                continue;
+            };
             for other in others.filter(|other| *other != collective) {
                 let mut wrong = graph.clone();
-                wrong.dag[index].work = NodeWork::Relayout { layer, pass, collective: other.clone(), axes };
+                wrong.dag[index].work = NodeWork::Relayout { layer, pass, collective: other.clone(), axes, again };
                 assert!(wrong.check().is_err(), "{}: {other:?} for {collective:?}", job.strategy);
                 changed += 1;
             }

@@ -174,6 +174,7 @@ impl<'a> Points<'a> {
                 global_batch,
                 algorithm: if alone { "-".to_owned() } else { algorithm.to_string() },
                 bucket: bucket.to_string(),
+                recompute: variant.recompute.any().map(ToString::to_string),
             },
             chunk: chunk.map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
             concurrent_exchanges: variant.concurrent_exchanges,

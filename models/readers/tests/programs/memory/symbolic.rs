@@ -78,7 +78,7 @@ pub(super) fn follow(program: &Program, plan: &Plan) -> Result<(), String> {
         if reads.output {
             arena.read((output, Content::Output), &task.name)?;
         }
-        if phase == Phase::Forward {
+        if phase.makes_outputs() {
             arena.write((output, Content::Output));
         } else if !is_loss {
             arena.read((output, Content::Gradient), &task.name)?;
