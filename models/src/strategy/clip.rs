@@ -5,6 +5,8 @@
 //! Sums are exact (`SquareSum`), so it does not matter who holds what. Along an axis on which a strategy splits no
 //! gradient, all ranks have all sums and exchange nothing; the stages of a pipeline have the gradients of their own layers.
 
+use std::collections::BTreeSet;
+
 use lockstep_topology::{Collective, InputError};
 use petgraph::Direction;
 use petgraph::graph::{EdgeReference, NodeIndex};
@@ -59,7 +61,7 @@ fn is_update(node: &GraphNode) -> bool {
 }
 
 /// Inserts the sums of squares in the places of the updates, the sum over ranks before the first update, and the updates
-/// behind it.
+/// behind it, followed by what takes the weights that they make.
 fn clipped(mut graph: Graph, updates: &[NodeIndex], axes: AxisSet) -> Graph {
     let before: Vec<NodeIndex> = graph.dag.node_indices().collect();
     let mut sums = Vec::new();
@@ -84,14 +86,32 @@ fn clipped(mut graph: Graph, updates: &[NodeIndex], axes: AxisSet) -> Graph {
     }
     let Some((first, last)) = updates.first().zip(updates.last()) else { return graph };
     let mut order: Vec<NodeIndex> = before.iter().copied().filter(|node| node < first).collect();
-    for node in before.iter().filter(|node| *first <= **node && *node <= last) {
+    let behind = behind(&graph, &before, updates);
+    let between = before.iter().filter(|node| *first <= **node && *node <= last);
+    for node in between.clone().filter(|node| !behind.contains(node)) {
         let at = updates.iter().position(|update| update == node);
         order.push(at.map_or(*node, |at| sums[at]));
     }
     order.extend(known.iter().filter(|node| !sums.contains(node)));
     order.extend(updates);
+    order.extend(between.filter(|node| behind.contains(node)));
     order.extend(before.iter().filter(|node| *node > last));
     graph.reordered(&order)
+}
+
+/// The nodes among `all`, which are in order, that take what an update makes in the same step, or what such a node makes.
+fn behind(graph: &Graph, all: &[NodeIndex], updates: &[NodeIndex]) -> BTreeSet<NodeIndex> {
+    let mut behind = BTreeSet::new();
+    for node in all {
+        let mut edges = graph.dag.edges_directed(*node, Direction::Incoming);
+        let takes = |edge: EdgeReference<'_, Edge>| {
+            !edge.weight().previous_step && (updates.contains(&edge.source()) || behind.contains(&edge.source()))
+        };
+        if edges.any(takes) {
+            behind.insert(*node);
+        }
+    }
+    behind
 }
 
 /// The gradients that updates take: who makes them, and their layouts.
