@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use lockstep_data::Dataset;
 use lockstep_exec::{Arenas, Evaluations, RunOptions, run};
+use lockstep_models::memory::{Activations, Content, PlannedTensor, Reads, activations};
 use lockstep_models::{
-    Axis, Bucket, Job, Mesh, PipelineSchedule, PipelineStep, StageCut, Target, pipeline, random_model,
+    Axis, Bucket, Job, LayerId, Mesh, Op, Optimizer, Phase, PipelineSchedule, PipelineStep, StageCut, Target, pipeline,
+    random_model,
 };
+use lockstep_topology::Dtype;
 use proptest::prelude::*;
 
 use crate::equivalence::{assert_equal_bits, both, buckets, numbers, optimizers, plain};
+use crate::tied::DECODER;
 
 /// The schedules that papers name.
 pub(crate) fn schedules() -> impl Strategy<Value = PipelineSchedule> {
-    let all = ["gpipe", "1f1b", "interleaved:2", "interleaved:3"].map(|schedule| schedule.parse().unwrap());
+    let all = ["gpipe", "1f1b", "interleaved:2", "interleaved:3", "zb-h1"].map(|schedule| schedule.parse().unwrap());
     prop::sample::select(all.to_vec())
 }
 
@@ -98,7 +102,7 @@ fn one_rank_per_stage_equals_one_rank() {
         };
         let one = train(&alone);
         assert!(!one.2.is_empty());
-        for schedule in ["gpipe", "1f1b", "interleaved:2"] {
+        for schedule in ["gpipe", "1f1b", "interleaved:2", "zb-h1"] {
             let mesh = Some(Mesh::new(&[(Axis::Pipeline, stages)]).unwrap());
             let schedule: PipelineSchedule = schedule.parse().unwrap();
             let job = Job { mesh, schedule, workers: stages, ..alone.clone() };
@@ -116,7 +120,7 @@ fn lists_that_deadlock_or_lack_a_pass_are_refused() {
     let broken = |change: fn(&mut Vec<PipelineStep>)| {
         let mut program = job.program().unwrap();
         for task in &mut program.roles[1].tasks {
-            if let lockstep_models::Op::Schedule(order) = &mut task.op {
+            if let Op::Schedule(order) = &mut task.op {
                 change(&mut Arc::make_mut(order).steps);
             }
         }
@@ -126,7 +130,7 @@ fn lists_that_deadlock_or_lack_a_pass_are_refused() {
     assert!(swapped.contains("stage 1") && swapped.contains("waits forever"), "{swapped}");
     let shorter = broken(|steps| steps.truncate(5));
     assert!(shorter.contains("is not in the list"), "{shorter}");
-    assert!(pipeline::check(&job.schedule.lists(2, 3).unwrap(), 1, 3).is_ok());
+    assert!(pipeline::check(&job.schedule.lists(2, 3).unwrap(), job.schedule.passes(), 1, 3).is_ok());
 }
 
 /// What pipelines do not support is refused with a cure.
@@ -157,7 +161,7 @@ fn meshes_that_no_pipeline_supports_are_refused() {
 }
 
 /// A stage has memory for its own layers and for the micro-batches in flight: with 1F1B these decrease from stage to
-/// stage, with GPipe all are kept.
+/// stage, with GPipe all are kept, and with ZB-H1 each stage has as many as the first one with 1F1B.
 #[test]
 fn memory_counts_the_micro_batches_in_flight() {
     let in_flight = |schedule: &str| -> Vec<u32> {
@@ -165,4 +169,76 @@ fn memory_counts_the_micro_batches_in_flight() {
         job.program().unwrap().roles.iter().map(|role| role.micro_batches_in_flight()).collect()
     };
     assert_eq!((in_flight("1f1b"), in_flight("gpipe")), (vec![3, 2, 1], vec![8, 8, 8]));
+    assert_eq!(in_flight("zb-h1"), [3, 3, 3]);
+}
+
+/// Under ZB-H1 the activations and their gradients that a weight pass reads have a place until that pass, so a stage's arena for a
+/// micro-batch is no smaller than under 1F1B.
+#[test]
+fn what_a_weight_pass_reads_lives_until_it() {
+    for (seed, fuse) in [(21, false), (23, true), (31, false)] {
+        let program = |schedule: &str| {
+            Job { fuse, ..job(seed, true, (2, 1), (schedule.parse().unwrap(), 4, 2)) }.program().unwrap()
+        };
+        let [plain, apart] = ["1f1b", "zb-h1"].map(program);
+        for (role, plain_role) in apart.roles.iter().zip(&plain.roles) {
+            let [planned, of_plain] = [(&apart, role), (&plain, plain_role)]
+                .map(|(program, role)| Activations::of_role(program, role).planned);
+            assert!(planned >= of_plain, "{planned} and {of_plain}");
+            let tensors = activations(&apart, role, Dtype::F32);
+            for (at, task) in role.tasks.iter().enumerate() {
+                let Op::Compute { chain, phase: Phase::BackwardWeight, .. } = task.op else { continue };
+                let layers = &apart.chains[chain];
+                let lives = |layer: LayerId, content: Content| {
+                    let is_it = |tensor: &&PlannedTensor| (tensor.layer, tensor.content) == (layer, content);
+                    tensors.iter().find(is_it).is_some_and(|tensor| tensor.first < at && at <= tensor.last)
+                };
+                assert!(lives(layers[layers.len() - 1], Content::Gradient), "{}", task.name);
+                let inputs = apart.model.node(layers[0]).inputs.iter().filter(|id| **id != LayerId(0));
+                let needed = Reads::of(&apart.model, layers, Phase::BackwardWeight).input;
+                inputs.for_each(|id| assert!(!needed || lives(*id, Content::Output), "{}", task.name));
+            }
+        }
+    }
+}
+
+/// Weight passes come in ascending micro-batch, so their sums are those of backward passes that make all gradients: the same bits
+/// on all meshes, with layers split too, tied weights, clipping and shared optimizer state.
+#[test]
+fn delayed_weight_passes_change_no_bit() {
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", DECODER).unwrap());
+    for (number, (mesh, strategy)) in [
+        ("pipeline=2", "ssgd"),
+        ("data=2,pipeline=3", "zero-1"),
+        ("data=2,tensor=2,pipeline=2", "megatron"),
+        ("pipeline=2,data=2,tensor=2", "megatron:zero-1"),
+        ("data=1,tensor=2,pipeline=3", "sequence-parallel"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let (fuse, clips) = (number % 2 == 0, number > 1);
+        let trained = |schedule: &str| {
+            let (strategy, schedule) = (strategy.parse().unwrap(), schedule.parse().unwrap());
+            let job = Job {
+                strategy,
+                schedule,
+                fuse,
+                clips,
+                accumulate: 5,
+                mesh: Some(mesh.clone()),
+                ..Job::new(model.clone(), mesh.ranks(), 2)
+            };
+            let (data, _) = Dataset::load("synthetic:100", &model).unwrap();
+            let optimizer = Optimizer { clip_norm: clips.then_some(0.5), ..plain() };
+            let arenas = Arenas { poison: true, ..Arenas::default() };
+            let options = RunOptions { steps: 3, warm_up: 0, seed: 7, optimizer, arenas, ..RunOptions::default() };
+            run(&job.program().unwrap(), &data, &options).unwrap()
+        };
+        let (plain, apart) = (trained("1f1b"), trained("zb-h1"));
+        let what = format!("{strategy} over {mesh}");
+        assert_equal_bits(&apart.parameters, &plain.parameters, &what);
+        assert_eq!(apart.losses, plain.losses, "{what}");
+    }
 }

@@ -60,7 +60,8 @@ pub(super) struct ModelsPlan {
     /// first: at=conv3,fc1
     #[arg(long, value_name = "C", default_value = "work")]
     cut: StageCut,
-    /// Order in which stages run the passes of micro-batches: gpipe, 1f1b or interleaved:V (V chunks of layers per stage)
+    /// Order in which stages run the passes of micro-batches: gpipe, 1f1b, interleaved:V (V chunks of layers per stage)
+    /// or zb-h1 (gradients of weights are passes of their own)
     #[arg(long, value_name = "S", default_value = "1f1b")]
     schedule: PipelineSchedule,
     /// Micro-batches of a step
@@ -124,12 +125,9 @@ impl ModelsPlan {
         let stages = Stages::new(model, count, chunks, &self.cut)?;
         let lists = self.schedule.lists(count, self.micro_batches)?;
         let limit = self.max_in_flight.unwrap_or(u32::MAX);
-        let in_flight = pipeline::check_within(&lists, chunks, self.micro_batches, limit)?;
-        let ticks = |chunk: u32, pass: PipelinePass| {
-            let chunk = &stages.chunks()[chunk as usize];
-            let flops = if pass == PipelinePass::Forward { chunk.forward_flops } else { chunk.backward_flops };
-            flops.round() as u64
-        };
+        let passes = self.schedule.passes();
+        let in_flight = pipeline::check_within(&lists, passes, (chunks, self.micro_batches), limit)?;
+        let ticks = |chunk: u32, pass: PipelinePass| stages.chunks()[chunk as usize].flops(pass, passes).round() as u64;
         let spans = pipeline::times(&lists, chunks, ticks)?;
         let idle = pipeline::idle_shares(&spans);
         let rows = (0..count).zip(in_flight).zip(&idle);

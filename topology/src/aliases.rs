@@ -31,6 +31,8 @@ const LATER: &str = "is not supported yet: ranks have the axes data ({dp}), tens
 const MIXED: &str = "has several meanings: write bf16 or fp16, which keep fp32 weights";
 const RUNTIME: &str = "is no transport here: write threads or mpi, and algorithm library:nccl for NCCL's collectives";
 
+const BUBBLES: &str = "is not supported yet: write zb-h1, which has one chunk a stage and the peak memory of 1f1b";
+
 /// Other names by what they name; lower case, without hyphens and underscores.
 const NAMES: &[(&str, &[(&str, Meaning)])] = &[
     (
@@ -131,6 +133,20 @@ const NAMES: &[(&str, &[(&str, Meaning)])] = &[
             ("bfloat16", Is("half")),
             ("fp16", Is("half")),
             ("float16", Is("half")),
+        ],
+    ),
+    (
+        "schedule",
+        &[
+            ("zb", Is("zb-h1")),
+            ("zerobubble", Is("zb-h1")),
+            ("zerobubbleh1", Is("zb-h1")),
+            ("zbh2", Not(BUBBLES)),
+            ("zbv", Not(BUBBLES)),
+            ("zbvzerobubble", Not(BUBBLES)),
+            ("interleavedzerobubble", Not(BUBBLES)),
+            ("dualpipe", Not(BUBBLES)),
+            ("dualpipev", Not(BUBBLES)),
         ],
     ),
     ("optimizer", &[("momentum", Is("sgd")), ("momentumsgd", Is("sgd")), ("fusedadam", Is("adam"))]),

@@ -16,9 +16,15 @@ pub(crate) fn stages(processes: &mut Processes, hosts: &[u32]) {
     let ranks = hosts.len() as u32;
     let mut trained = 0;
     for stages in (2..=ranks).filter(|stages| ranks.is_multiple_of(*stages)) {
-        for (schedule, strategy) in
-            [("gpipe", "ssgd"), ("1f1b", "zero-1"), ("1f1b", "ssgd"), ("1f1b", "megatron"), ("interleaved:2", "ssgd")]
-        {
+        for (schedule, strategy) in [
+            ("gpipe", "ssgd"),
+            ("1f1b", "zero-1"),
+            ("1f1b", "ssgd"),
+            ("1f1b", "megatron"),
+            ("interleaved:2", "ssgd"),
+            ("zb-h1", "zero-1"),
+            ("zb-h1", "megatron"),
+        ] {
             let inside = if strategy == "megatron" { Axis::Tensor } else { Axis::Data };
             let mut axes = [(Axis::Pipeline, stages), (inside, ranks / stages)];
             axes.rotate_left(usize::from(schedule.starts_with("interleaved")));

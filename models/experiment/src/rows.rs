@@ -63,7 +63,7 @@ macro_rules! rows {
             trained: Some((Trained::As, |run| run.configuration.job.mesh.as_ref().map(|mesh| mesh.to_string()))),
         }
         "schedule" schedule: PipelineSchedule = PipelineSchedule::OneForwardOneBackward,
-        "Order in which pipeline stages run the passes of --accumulate micro-batches: gpipe, 1f1b or interleaved:V (V chunks of layers per stage)", {
+        "Order in which pipeline stages run the passes of --accumulate micro-batches: gpipe, 1f1b, interleaved:V (V chunks of layers per stage) or zb-h1 (gradients of weights are passes of their own)", {
             value: "S", default: "1f1b", how: &One(word(), |e, schedule| e.schedule = schedule), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| in_stages(run, |job| job.schedule.to_string()))),
         }

@@ -35,6 +35,9 @@ const STYLE: &str = "text{fill:#222}.heading{font-size:14px;font-weight:bold}.na
 .small{font-size:10px;fill:#555}.layers{font-size:9px;fill:#555}.plain{font-size:11px}.number{font-size:10px;text-anchor:middle}.end{text-anchor:end}\
 rect{stroke:#fff;stroke-width:.8px}.idle{fill:#eee;stroke:none}.f0{fill:#8fcdf0}.f1{fill:#3d9bd3}.b0{fill:#f5c45e}.b1{fill:#e08a2c}";
 
+/// The same of weight passes, where there are any.
+const WEIGHT_STYLE: &str = ".w0{fill:#8fd3b6}.w1{fill:#3aa37d}";
+
 /// The text beside a stage's passes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageLabel {
@@ -76,10 +79,12 @@ pub fn stage_chart(
     let legend = TOP + row * shown as f64 + 14.0;
     let height = legend + 16.0;
     let heading = escaped(heading);
+    let has_weights = lists.iter().flatten().any(|step| step.pass == PipelinePass::Weight);
+    let weight_style = if has_weights { WEIGHT_STYLE } else { "" };
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          role=\"img\" font-family=\"sans-serif\">\n<title>{heading}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <style>{STYLE}</style>\n<text x=\"{MARGIN}\" y=\"24\" class=\"heading\">{heading}</text>\n"
+         <style>{STYLE}{weight_style}</style>\n<text x=\"{MARGIN}\" y=\"24\" class=\"heading\">{heading}</text>\n"
     );
     let scale = scale(spans, right - left);
     let cut = makespan(spans) as f64 * scale > (right - left) * (1.0 + 1e-9);
@@ -111,7 +116,7 @@ pub fn stage_chart(
             pass(&mut out, step, lists.len() as u32, (x(span.start), x(span.end), top));
         }
     }
-    write_legend(&mut out, chunks, legend);
+    write_legend(&mut out, (chunks, has_weights), legend);
     out + "</svg>\n"
 }
 
@@ -139,7 +144,7 @@ fn layers(names: &[String], top: f64) -> String {
 
 /// The class of passes through a chunk, which is the `turn`th of its stage.
 fn class(pass: PipelinePass, turn: u32) -> String {
-    format!("{}{}", if pass == PipelinePass::Forward { "f" } else { "b" }, turn % 2)
+    format!("{}{}", &pass.name()[..1], turn % 2)
 }
 
 fn pass(out: &mut String, step: &PipelineStep, stages: u32, (from, to, top): (f64, f64, f64)) {
@@ -157,7 +162,7 @@ fn pass(out: &mut String, step: &PipelineStep, stages: u32, (from, to, top): (f6
     }
 }
 
-fn write_legend(out: &mut String, chunks: u32, y: f64) {
+fn write_legend(out: &mut String, (chunks, has_weights): (u32, bool), y: f64) {
     let mut x = MARGIN;
     let mut entry = |class: &str, text: &str| {
         let _ = writeln!(
@@ -168,7 +173,15 @@ fn write_legend(out: &mut String, chunks: u32, y: f64) {
         );
         x += 34.0 + 6.0 * text.len() as f64;
     };
-    for (pass, text) in [(PipelinePass::Forward, "forward"), (PipelinePass::Backward, "backward")] {
+    let passes: &[(PipelinePass, &str)] = match has_weights {
+        true => &[
+            (PipelinePass::Forward, "forward"),
+            (PipelinePass::Backward, "backward, of activations"),
+            (PipelinePass::Weight, "backward, of weights"),
+        ],
+        false => &[(PipelinePass::Forward, "forward"), (PipelinePass::Backward, "backward")],
+    };
+    for (pass, text) in passes.iter().copied() {
         match chunks {
             1 => entry(&class(pass, 0), text),
             2 => (0..2).for_each(|turn| entry(&class(pass, turn), &format!("{text}, chunk {}", turn + 1))),
@@ -223,5 +236,14 @@ mod tests {
     fn chunks_are_distinguishable() {
         let shown = picture(PipelineSchedule::Interleaved { chunks: 3 }, 2, 2, 1);
         assert!(shown.contains("forward, even chunks") && shown.contains("class=\"b1\""));
+        assert!(!shown.contains("class=\"w"));
+    }
+
+    /// A box for each weight pass of three micro-batches on two stages, and one in the legend.
+    #[test]
+    fn weight_passes_are_distinguishable() {
+        let shown = picture(PipelineSchedule::ZeroBubbleH1, 2, 3, 1);
+        assert_eq!(["f0", "b0", "w0"].map(|class| shown.matches(&format!("class=\"{class}\"")).count()), [7; 3]);
+        assert!(shown.contains(".w0{") && shown.contains(">backward, of weights<"));
     }
 }

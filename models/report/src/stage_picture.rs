@@ -15,7 +15,7 @@ const MAX_LINES: usize = 32;
 /// What the characters of [`stage_picture`] mean.
 pub const STAGE_LEGEND: &str =
     "a line per stage, time to the right; 0 to 9: forward pass of micro-batch 0 to 9; a to j: its backward pass;
-both repeat from micro-batch 10; dot: the stage is idle";
+A to J: its weight pass, if it has one; all repeat from micro-batch 10; dot: the stage is idle";
 
 /// A line for each stage: `spans` are the times of the steps of `lists`, in ticks.
 ///
@@ -58,7 +58,11 @@ fn at(time: f64, list: &[PipelineStep], spans: &[Range<u64>]) -> char {
     let after = spans.partition_point(|span| span.end as f64 <= time);
     match (list.get(after), spans.get(after)) {
         (Some(step), Some(span)) if span.start as f64 <= time => {
-            let first = if step.pass == PipelinePass::Forward { b'0' } else { b'a' };
+            let first = match step.pass {
+                PipelinePass::Forward => b'0',
+                PipelinePass::Backward => b'a',
+                PipelinePass::Weight => b'A',
+            };
             char::from(first + (step.micro_batch % 10) as u8)
         }
         _ => '.',
@@ -74,8 +78,9 @@ mod tests {
 
     fn picture(schedule: PipelineSchedule, stages: u32, micro_batches: u32) -> String {
         let lists = schedule.lists(stages, micro_batches).unwrap();
+        let both = if schedule.passes().contains(&PipelinePass::Weight) { 1 } else { 2 };
         let spans =
-            times(&lists, schedule.chunks(), |_, pass| if pass == PipelinePass::Forward { 1 } else { 2 }).unwrap();
+            times(&lists, schedule.chunks(), |_, pass| if pass == PipelinePass::Backward { both } else { 1 }).unwrap();
         stage_picture(&lists, &spans)
     }
 
@@ -85,6 +90,14 @@ mod tests {
         let wide = |ticks: &str| ticks.chars().map(|tick| tick.to_string().repeat(8)).collect::<String>();
         let expected = format!("stage 0  {}\nstage 1  {}\n", wide("01..aa2bb.cc"), wide(".0aa1bb2cc.."));
         assert_eq!(picture(PipelineSchedule::OneForwardOneBackward, 2, 3), expected);
+        // 3 · (1 + 1 + 1) + (1 + 1 − 1) ticks.
+        let shown = picture(PipelineSchedule::ZeroBubbleH1, 2, 3);
+        let order = |line: &str| {
+            let mut line: Vec<char> = line.chars().skip("stage 0  ".len()).collect();
+            line.dedup();
+            line.into_iter().collect::<String>()
+        };
+        assert_eq!(shown.lines().map(order).collect::<Vec<_>>(), ["01.aA2bBcC", ".0a1bA2cBC"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Buffers of a border between two chunks: activations sent forward, and gradients sent back.
-const EACH: usize = 2;
+const EACH: usize = PipelinePass::CROSSING.len();
 
 /// A role for each stage; buffers of the borders between chunks come after `first` others.
 ///
@@ -32,7 +32,7 @@ pub(super) fn roles(of: Lowering<'_>, stages: &Stages, first: usize) -> Result<V
     let Lowering { graph, job, .. } = of;
     let schedule = job.schedule;
     let lists = schedule.lists(stages.stages(), job.micro_batches()).map_err(|error| job.of_mesh(error))?;
-    pipeline::check(&lists, schedule.chunks(), job.micro_batches())?;
+    pipeline::check(&lists, schedule.passes(), schedule.chunks(), job.micro_batches())?;
     let role = |(stage, steps): (u32, _)| {
         let ranks = graph.mesh.group(graph.mesh.axes().without(Axis::Pipeline), stage);
         Role { name: format!("stage {stage}"), ranks, tasks: tasks(of, (stages, stage), first, steps) }
@@ -44,7 +44,7 @@ pub(super) fn roles(of: Lowering<'_>, stages: &Stages, first: usize) -> Result<V
 pub(super) fn buffers(of: Lowering<'_>, stages: &Stages) -> Vec<Declared> {
     let borders = 0..stages.chunks().len() as u32 - 1;
     let declared = |border: u32| {
-        PipelinePass::ALL.map(|pass| {
+        PipelinePass::CROSSING.map(|pass| {
             let border = Border::new(of, stages, 0, (border, pass));
             let turns = border.turns();
             Declared::scratch(border.name(), u64::from(turns.count) * turns.elements)
@@ -81,24 +81,22 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
     let order = StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() };
     let schedule = tasks.task("schedule".to_owned(), Op::Schedule(Arc::new(order.clone())), Vec::new());
     let own: Vec<u32> = (stage..stages.chunks().len() as u32).step_by(stages.stages() as usize).collect();
-    let passes = own.iter().map(|chunk| (*chunk, PipelinePass::Forward));
-    let passes = passes.chain(own.iter().rev().map(|chunk| (*chunk, PipelinePass::Backward)));
+    let passes = job.schedule.passes();
+    let bodies_of = |pass: &PipelinePass| -> Vec<(u32, PipelinePass)> {
+        let ascending = own.iter().map(|chunk| (*chunk, *pass));
+        if *pass == PipelinePass::Forward { ascending.collect() } else { ascending.rev().collect() }
+    };
     let (mut bodies, mut edges) = (Vec::new(), Vec::new());
-    for (chunk, pass) in passes {
+    for (chunk, pass) in passes.iter().flat_map(bodies_of) {
         let before_body = tasks.list.len();
-        let is_of = |node: &NodeIndex| {
-            let is_backward = |work: &NodeWork| match work {
-                NodeWork::Layer(_, of) => *of != Pass::Forward,
-                NodeWork::Relayout { pass: of, again, .. } => *again || *of != Pass::Forward,
-                NodeWork::Recompute(_) => true,
-                _ => false,
-            };
-            let forward = !is_backward(&graph.dag[*node].work);
-            chunk_of(*node) == chunk && forward == (pass == PipelinePass::Forward)
-        };
+        let is_of = |node: &NodeIndex| chunk_of(*node) == chunk && pass_of(&graph.dag[*node].work, passes) == pass;
         let (before, behind) =
             (chunk.checked_sub(1), Some(chunk).filter(|chunk| *chunk as usize + 1 < stages.chunks().len()));
-        let (from, to) = if pass == PipelinePass::Forward { (before, behind) } else { (behind, before) };
+        let (from, to) = match pass {
+            PipelinePass::Forward => (before, behind),
+            PipelinePass::Backward => (behind, before),
+            PipelinePass::Weight => (None, None),
+        };
         let border = |border: Option<u32>| {
             border
                 .map(|border| Border::new(of, stages, first, (border, pass)))
@@ -122,6 +120,17 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
         tasks.list[task].after.push(after);
     }
     tasks.list
+}
+
+/// The pass through its chunk that a node of a micro-batch belongs to, where there are `passes`.
+fn pass_of(work: &NodeWork, passes: &[PipelinePass]) -> PipelinePass {
+    match work {
+        NodeWork::Layer(_, Pass::BackwardWeight) if passes.contains(&PipelinePass::Weight) => PipelinePass::Weight,
+        // What is computed again is there for the weight pass too, which comes later.
+        NodeWork::Recompute(_) | NodeWork::Relayout { again: true, .. } => PipelinePass::Backward,
+        NodeWork::Layer(_, of) | NodeWork::Relayout { pass: of, .. } if *of != Pass::Forward => PipelinePass::Backward,
+        _ => PipelinePass::Forward,
+    }
 }
 
 /// Whether a node sums or updates the parameters in `of`.
@@ -174,8 +183,8 @@ struct Border<'a> {
     upwards: bool,
     /// Layers whose outputs cross, or whose gradients do.
     layers: Vec<LayerId>,
-    /// Micro-batches that may be in transfer at once: those that the chunk before the border has in flight, so that
-    /// neither side waits for a free buffer.
+    /// Micro-batches that may be in transfer at once: those between whose forward and backward pass the chunk before the
+    /// border is, so that neither side waits for a free buffer.
     in_flight: u32,
 }
 
@@ -194,7 +203,10 @@ impl<'a> Border<'a> {
         let (from, to) = (border % stages.stages(), (border + 1) % stages.stages());
         let (from, to) = if pass == PipelinePass::Forward { (from, to) } else { (to, from) };
         let lists = job.schedule.steps(border % stages.stages(), stages.stages(), job.micro_batches());
-        let most = |steps| StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() }.in_flight();
+        let most = |mut steps: Vec<PipelineStep>| {
+            steps.retain(|step| PipelinePass::CROSSING.contains(&step.pass));
+            StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() }.in_flight()
+        };
         let in_flight = lists.map_or(1, most);
         Border { of, first, border, pass, between: (from.min(to), from.max(to)), upwards: from < to, layers, in_flight }
     }

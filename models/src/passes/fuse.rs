@@ -1,8 +1,8 @@
 //! Fuses neighbouring layers into one kernel, so that tensors between them never go through memory.
 //!
 //! It fuses convolution, dense, batch norm or add with a ReLU after it, a convolution with the max pooling after that,
-//! and flatten with the dense layer after it; both backward passes of a chain become one task. Fused and unfused
-//! programs give the same bits.
+//! and flatten with the dense layer after it; both backward passes of a chain become one task, or one task each where a
+//! pipeline has weight passes. Fused and unfused programs give the same bits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,11 @@ pub(crate) fn fuse(program: Program, stages: Option<&Stages>) -> Program {
     for (chain, layers) in chains.iter().enumerate() {
         layers.iter().for_each(|id| chain_of[id.0 as usize] = chain);
     }
-    let new_chain = |old: usize| chain_of[program.chains[old][0].0 as usize];
+    let new_chain = |old: usize| {
+        let layer = program.chains[old][0];
+        let chain = chain_of[layer.0 as usize];
+        (chain, chains[chain][0] == layer)
+    };
     let roles = program.roles.iter().map(|role| fuse_role(role, &new_chain)).collect();
     let mut fused = Program { chains, roles, ..program.clone() };
     for role in 0..fused.roles.len() {
@@ -64,39 +68,42 @@ fn follower(model: &Model, chain: &[LayerId]) -> Option<LayerId> {
 }
 
 /// Merges the tasks of each chain: forward where its first layer runs, backward where its last task of the chain ran.
-fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
+/// `new_chain` gives the chain that a layer's own one joins, and whether the layer is its first.
+fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> (usize, bool)) -> Role {
+    let bodies = bodies(role);
     // The chain's group, of passes forward, forward again or backward, that a task joins.
-    let key = |task: &Task| match task.op {
+    let key = |id: TaskId| match role.tasks[id].op {
         Op::Compute { chain, phase, pass, .. } => {
             let backward = if phase.makes_outputs() { phase } else { Phase::Backward };
-            Some((new_chain(chain), backward, pass))
+            Some((new_chain(chain).0, backward, pass, bodies[id]))
         }
         _ => None,
     };
-    let mut members: BTreeMap<(usize, Phase, Option<u32>), Vec<TaskId>> = BTreeMap::new();
-    for (id, task) in role.tasks.iter().enumerate() {
-        key(task).into_iter().for_each(|of| members.entry(of).or_default().push(id));
+    let mut members: BTreeMap<_, Vec<TaskId>> = BTreeMap::new();
+    for id in 0..role.tasks.len() {
+        key(id).into_iter().for_each(|of| members.entry(of).or_default().push(id));
     }
-    let mut target: Vec<TaskId> = vec![0; role.tasks.len()];
+    let mut target: Vec<Option<TaskId>> = vec![None; role.tasks.len()];
     let mut tasks: Vec<Task> = Vec::new();
     let (mut merged_from, mut places): (Vec<Vec<TaskId>>, Vec<TaskId>) = Default::default();
     for (id, task) in role.tasks.iter().enumerate() {
-        let group = match key(task) {
+        let group = match key(id) {
             None => vec![id],
             Some(of) => members[&of].clone(),
         };
-        let is_forward = key(task).is_some_and(|(_, phase, _)| phase.makes_outputs());
+        let is_forward = key(id).is_some_and(|(_, phase, ..)| phase.makes_outputs());
         let place = if is_forward { group[0] } else { group[group.len() - 1] };
-        if place == id {
-            group.iter().for_each(|member| target[*member] = tasks.len());
-            tasks.push(Task { op: merged(role, &group, new_chain), ..task.clone() });
+        if let (true, Some(op)) = (place == id, merged(role, &group, new_chain)) {
+            group.iter().for_each(|member| target[*member] = Some(tasks.len()));
+            tasks.push(Task { op, ..task.clone() });
             merged_from.push(group);
             places.push(id);
         }
     }
     for (id, task) in tasks.iter_mut().enumerate() {
         let old = merged_from[id].iter().flat_map(|member| &role.tasks[*member].after);
-        let mut after: Vec<After> = old.map(|after| After { task: target[after.task], ..*after }).collect();
+        let moved = |after: &After| target[after.task].map(|task| After { task, ..*after });
+        let mut after: Vec<After> = old.filter_map(moved).collect();
         after.sort_by_key(|after| (after.task, after.lag));
         after.dedup();
         task.after = after;
@@ -119,31 +126,41 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
     Role { tasks, ..role.clone() }
 }
 
-/// The task that replaces `group`.
-fn merged(role: &Role, group: &[TaskId], new_chain: &impl Fn(usize) -> usize) -> Op {
+/// By task: the number of the body of a pipeline's schedule that it is in, from 1; 0 elsewhere.
+fn bodies(role: &Role) -> Vec<usize> {
+    let mut of_task = vec![0; role.tasks.len()];
+    let Some(schedule) = role.tasks.iter().position(|task| matches!(task.op, Op::Schedule(_))) else { return of_task };
+    let mut start = schedule + 1;
+    for (number, body) in role.order().iter().flat_map(|order| &order.bodies).enumerate() {
+        of_task[start..start + body.tasks].fill(number + 1);
+        start += body.tasks;
+    }
+    of_task
+}
+
+/// The task that replaces `group`; `None` where it would make nothing: gradients inside a chain alone, which the chain's weight
+/// pass makes for itself.
+fn merged(role: &Role, group: &[TaskId], new_chain: &impl Fn(usize) -> (usize, bool)) -> Option<Op> {
     let mut data_of_first = false;
     let mut weight = false;
     let mut op = role.tasks[group[0]].op.clone();
     // The chain's own input gradient is needed if its first layer computes one; inner data gradients are always needed.
-    let first_chain = group
-        .iter()
-        .filter_map(|id| if let Op::Compute { chain, .. } = role.tasks[*id].op { Some(chain) } else { None })
-        .min();
     for id in group {
         if let Op::Compute { chain, phase, .. } = role.tasks[*id].op {
             weight |= matches!(phase, Phase::BackwardWeight | Phase::Backward);
-            data_of_first |= matches!(phase, Phase::BackwardData | Phase::Backward) && Some(chain) == first_chain;
+            data_of_first |= matches!(phase, Phase::BackwardData | Phase::Backward) && new_chain(chain).1;
         }
     }
     if let Op::Compute { chain, phase, .. } = &mut op {
-        *chain = new_chain(*chain);
+        *chain = new_chain(*chain).0;
         if !phase.makes_outputs() {
             *phase = match (data_of_first, weight) {
                 (true, true) => Phase::Backward,
                 (false, true) => Phase::BackwardWeight,
-                _ => Phase::BackwardData,
+                (true, false) => Phase::BackwardData,
+                (false, false) => return None,
             };
         }
     }
-    op
+    Some(op)
 }

@@ -23,7 +23,7 @@ pub struct StageBody {
 /// ```
 /// # use lockstep_models::{PipelinePass, PipelineSchedule, StageBody, StageOrder};
 /// let steps = PipelineSchedule::OneForwardOneBackward.steps(0, 2, 3).unwrap();
-/// let bodies = PipelinePass::ALL.map(|pass| StageBody { chunk: 0, pass, tasks: 4 }).to_vec();
+/// let bodies = PipelinePass::CROSSING.map(|pass| StageBody { chunk: 0, pass, tasks: 4 }).to_vec();
 /// let order = StageOrder { bodies, steps, micro_batches: 3 };
 /// assert_eq!((order.tasks(), order.tasks_of(&order.steps[2])), (8, 4..8));
 /// // Forward 0, forward 1, backward 0, forward 2, …: two micro-batches in flight.
@@ -31,7 +31,8 @@ pub struct StageBody {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageOrder {
-    /// In the order of their tasks: forward passes of the stage's chunks, then backward passes.
+    /// In the order of their tasks: forward passes of the stage's chunks, then backward passes, then weight passes if there
+    /// are any.
     pub bodies: Vec<StageBody>,
     /// The steps, in the order in which they run.
     pub steps: Vec<PipelineStep>,
@@ -55,6 +56,13 @@ impl StageOrder {
             start += body.tasks;
         }
         0..0
+    }
+
+    /// The passes of each micro-batch through each chunk, and the number of these chunks.
+    pub fn passes(&self) -> (Vec<PipelinePass>, u32) {
+        let has = |pass: &PipelinePass| self.bodies.iter().any(|body| body.pass == *pass);
+        let forward = self.bodies.iter().filter(|body| body.pass == PipelinePass::Forward);
+        (PipelinePass::ALL.into_iter().filter(has).collect(), forward.count() as u32)
     }
 
     /// By step: the context of its micro-batch, the lowest that is free when the micro-batch begins.

@@ -35,6 +35,10 @@ pub enum PipelineSchedule {
         /// Chunks of a stage, at least 2.
         chunks: u32,
     },
+    /// Forward and backward passes as in 1F1B, where gradients of parameters are passes of their own: stage i makes those of
+    /// a micro-batch i backward passes later, so that each stage has as many micro-batches in flight as the first one has
+    /// under 1F1B, and gradients of activations go back without waiting for them (Qi et al. 2023 §2.1, ZB-H1).
+    ZeroBubbleH1,
 }
 
 impl PipelineSchedule {
@@ -43,8 +47,13 @@ impl PipelineSchedule {
         if let PipelineSchedule::Interleaved { chunks } = self { chunks } else { 1 }
     }
 
-    /// The steps of stage `stage` of `stages` over `micro_batches` micro-batches, in order: two of each chunk and
-    /// micro-batch.
+    /// The passes of each micro-batch through each chunk.
+    pub fn passes(self) -> &'static [PipelinePass] {
+        if self == PipelineSchedule::ZeroBubbleH1 { &PipelinePass::ALL } else { &PipelinePass::CROSSING }
+    }
+
+    /// The steps of stage `stage` of `stages` over `micro_batches` micro-batches, in order: each of
+    /// [`passes`](PipelineSchedule::passes) once for each chunk and micro-batch.
     ///
     /// # Errors
     /// A stage that does not exist, micro-batches that do not fill interleaved chunks, more than 1,000,000 steps
@@ -60,15 +69,22 @@ impl PipelineSchedule {
         let all = self.chunks() * micro_batches;
         let ahead = match self {
             PipelineSchedule::GPipe => all,
-            PipelineSchedule::OneForwardOneBackward => behind.min(all),
+            PipelineSchedule::OneForwardOneBackward | PipelineSchedule::ZeroBubbleH1 => behind.min(all),
             PipelineSchedule::Interleaved { chunks } => {
                 all.min((2 * u64::from(behind) + u64::from(chunks - 1) * u64::from(stages)).try_into().unwrap_or(all))
             }
         };
         let forward = |turn| self.step(turn, stage, stages, PipelinePass::Forward);
-        let backward = |turn| self.step(turn, stage, stages, PipelinePass::Backward);
-        let pairs = (ahead..all).flat_map(|turn| [forward(turn), backward(turn - ahead)]);
-        Ok((0..ahead).map(forward).chain(pairs).chain((all - ahead..all).map(backward)).collect())
+        let weight = |turn| self.step(turn, stage, stages, PipelinePass::Weight);
+        let delayed = if self == PipelineSchedule::ZeroBubbleH1 { stage.min(all) } else { all };
+        let backward = |turn: u32| {
+            let own = self.step(turn, stage, stages, PipelinePass::Backward);
+            std::iter::once(own).chain(turn.checked_sub(delayed).map(weight))
+        };
+        let pairs = (ahead..all).flat_map(|turn| std::iter::once(forward(turn)).chain(backward(turn - ahead)));
+        let steps = (0..ahead).map(forward).chain(pairs).chain((all - ahead..all).flat_map(backward));
+        let left = if self == PipelineSchedule::ZeroBubbleH1 { all - delayed..all } else { 0..0 };
+        Ok(steps.chain(left.map(weight)).collect())
     }
 
     /// The steps of every stage.
@@ -89,7 +105,7 @@ impl PipelineSchedule {
         let (round, within) = (turn / (stages * chunks), turn % (stages * chunks));
         let own = match pass {
             PipelinePass::Forward => within / stages,
-            PipelinePass::Backward => chunks - 1 - within / stages,
+            PipelinePass::Backward | PipelinePass::Weight => chunks - 1 - within / stages,
         };
         PipelineStep { micro_batch: round * stages + within % stages, chunk: own * stages + stage, pass }
     }
@@ -102,7 +118,7 @@ impl PipelineSchedule {
             }
         }
         let chunks = u128::from(stages) * u128::from(self.chunks());
-        let steps = 2 * chunks * u128::from(micro_batches);
+        let steps = self.passes().len() as u128 * chunks * u128::from(micro_batches);
         if steps > u128::from(MAX_STEPS) {
             let message = format!(
                 "{chunks} chunks take {steps} steps, and at most {MAX_STEPS} are listed: use fewer micro-batches, stages or chunks"
@@ -124,6 +140,9 @@ impl PipelineSchedule {
     }
 }
 
+/// The schedules, with settings that they take.
+const NAMES: [&str; 4] = ["gpipe", "1f1b", "interleaved:2", "zb-h1"];
+
 /// The error message for too few chunks.
 fn too_few(chunks: &str) -> String {
     format!("{chunks:?} is not a number of chunks from 2: write interleaved:2, or 1f1b for one chunk a stage")
@@ -135,6 +154,7 @@ impl fmt::Display for PipelineSchedule {
             PipelineSchedule::GPipe => f.write_str("gpipe"),
             PipelineSchedule::OneForwardOneBackward => f.write_str("1f1b"),
             PipelineSchedule::Interleaved { chunks } => write!(f, "interleaved:{chunks}"),
+            PipelineSchedule::ZeroBubbleH1 => f.write_str("zb-h1"),
         }
     }
 }
@@ -142,18 +162,22 @@ impl fmt::Display for PipelineSchedule {
 impl FromStr for PipelineSchedule {
     type Err = String;
 
-    /// Reads `gpipe`, `1f1b` and `interleaved:2`.
+    /// Reads `gpipe`, `1f1b`, `interleaved:2` and `zb-h1`.
     fn from_str(text: &str) -> Result<PipelineSchedule, String> {
-        let ours = lockstep_topology::aliases::ours("schedule", text, ["gpipe", "1f1b", "interleaved"])?;
+        let ours = lockstep_topology::aliases::ours("schedule", text, ["gpipe", "1f1b", "interleaved", "zb-h1"])?;
         match (&*ours, ours.strip_prefix("interleaved:")) {
             ("gpipe", _) => Ok(PipelineSchedule::GPipe),
             ("1f1b", _) => Ok(PipelineSchedule::OneForwardOneBackward),
+            ("zb-h1", _) => Ok(PipelineSchedule::ZeroBubbleH1),
+            (text, _) if text.starts_with("zb-h1:") => {
+                Err("zb-h1 has one chunk of layers a stage: write zb-h1 without a number, or interleaved:2".to_owned())
+            }
             ("interleaved", _) => Err("interleaved needs its chunks of a stage: write interleaved:2".to_owned()),
             (_, Some(chunks)) => match chunks.parse() {
                 Ok(count @ 2..) => Ok(PipelineSchedule::Interleaved { chunks: count }),
                 _ => Err(too_few(chunks)),
             },
-            _ => Err(lockstep_topology::unknown_name(text, "schedule", &["gpipe", "1f1b", "interleaved:2"])),
+            _ => Err(lockstep_topology::unknown_name(text, "schedule", &NAMES)),
         }
     }
 }

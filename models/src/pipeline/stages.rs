@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use lockstep_topology::InputError;
 
-use super::StageCut;
+use super::{PipelinePass, StageCut};
 use crate::{LayerId, Model, Pass, Tie};
 
 /// Consecutive layers that one stage computes, with figures of one sample.
@@ -19,6 +19,8 @@ pub struct StageChunk {
     pub forward_flops: f64,
     /// Of both backward passes, without gradients that nothing needs.
     pub backward_flops: f64,
+    /// Of these, those of the gradients of parameters.
+    pub weight_flops: f64,
     /// Elements of activations that later chunks read and this chunk or an earlier one has made: they cross to the next
     /// chunk. A tensor counts once here, and again at each boundary that it crosses.
     pub crossing_elements: u64,
@@ -44,6 +46,18 @@ pub struct Stages {
     chunks: Vec<StageChunk>,
 }
 
+impl StageChunk {
+    /// Floating-point operations of a pass over one sample, where the passes of a micro-batch are `passes`.
+    pub fn flops(&self, pass: PipelinePass, passes: &[PipelinePass]) -> f64 {
+        match pass {
+            PipelinePass::Forward => self.forward_flops,
+            PipelinePass::Backward if passes.contains(&PipelinePass::Weight) => self.backward_flops - self.weight_flops,
+            PipelinePass::Backward => self.backward_flops,
+            PipelinePass::Weight => self.weight_flops,
+        }
+    }
+}
+
 impl Stages {
     /// Cuts `model` into `stages` stages of `chunks` chunks each; chunk c belongs to stage c % `stages`.
     ///
@@ -62,16 +76,17 @@ impl Stages {
             let message = format!("{stages} stages{each} need {all} layers, and {} has {layers}: {cure}", model.name());
             return Err(InputError::flag("stages", stages.to_string(), message));
         }
-        let flops: Vec<[f64; 2]> = model.iter().map(|(id, _)| [forward(model, id), backward(model, id)]).collect();
-        let work: Vec<f64> = flops.iter().map(|[forward, backward]| forward + backward).collect();
+        let flops: Vec<[f64; 3]> = model.iter().map(|(id, _)| flops(model, id)).collect();
+        let work: Vec<f64> = flops.iter().map(|[forward, backward, _]| forward + backward).collect();
         let begins = cut.begins(model, all as usize, &work)?;
         let ends = begins[1..].iter().copied().chain([layers]);
         let crossing = crossing(model);
         let chunk = |(first, end): (usize, usize)| StageChunk {
             layers: first as u32..end as u32,
             parameters: read_in(model, first..end),
-            forward_flops: flops[first..end].iter().map(|[forward, _]| forward).sum(),
-            backward_flops: flops[first..end].iter().map(|[_, backward]| backward).sum(),
+            forward_flops: flops[first..end].iter().map(|[forward, ..]| forward).sum(),
+            backward_flops: flops[first..end].iter().map(|[_, backward, _]| backward).sum(),
+            weight_flops: flops[first..end].iter().map(|[.., weight]| weight).sum(),
             crossing_elements: crossing[end],
         };
         Ok(Stages { stages, chunks: begins.iter().copied().zip(ends).map(chunk).collect() })
@@ -140,15 +155,12 @@ fn read_in(model: &Model, layers: Range<usize>) -> u64 {
     layers.clone().flat_map(of).map(|parameter| parameter.elements()).sum()
 }
 
-/// FLOPs of a layer's forward pass over one sample.
-fn forward(model: &Model, id: LayerId) -> f64 {
-    model.node(id).work(Pass::Forward, 1).flops
-}
-
-/// FLOPs of its backward passes.
-fn backward(model: &Model, id: LayerId) -> f64 {
+/// FLOPs of a layer over one sample: of its forward pass, of its backward passes, and of the gradients of its parameters
+/// among these.
+fn flops(model: &Model, id: LayerId) -> [f64; 3] {
     let of = |pass| model.node(id).work(pass, 1).flops;
-    of(Pass::BackwardWeight) + if model.needs_input_gradient(id) { of(Pass::BackwardData) } else { 0.0 }
+    let (weight, data) = (of(Pass::BackwardWeight), model.needs_input_gradient(id).then(|| of(Pass::BackwardData)));
+    [of(Pass::Forward), weight + data.unwrap_or(0.0), weight]
 }
 
 /// By layer, and for the end: the elements that layers before it make and layers from it on read.

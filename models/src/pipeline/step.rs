@@ -2,16 +2,23 @@
 
 use std::fmt;
 
-/// The two passes of a micro-batch through a chunk.
+/// The passes of a micro-batch through a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PipelinePass {
     /// Outputs from inputs, in layer order.
     Forward,
-    /// All gradients of the chunk, in the opposite order.
+    /// Gradients in the opposite order: all of the chunk, or those of activations alone where a schedule has weight passes.
     Backward,
+    /// Gradients of the chunk's parameters, from gradients of activations that the backward pass has left.
+    Weight,
 }
 
-lockstep_topology::named!(PipelinePass, "pass of a pipeline": Forward = "forward", Backward = "backward");
+impl PipelinePass {
+    /// Those whose results cross from one chunk to the next.
+    pub const CROSSING: [PipelinePass; 2] = [PipelinePass::Forward, PipelinePass::Backward];
+}
+
+lockstep_topology::named!(PipelinePass, "pass of a pipeline": Forward = "forward", Backward = "backward", Weight = "weight");
 
 /// One pass of one micro-batch through one chunk.
 ///
@@ -43,6 +50,7 @@ impl PipelineStep {
                 Some(PipelineStep { chunk: self.chunk + 1, ..self })
             }
             PipelinePass::Backward => Some(PipelineStep { pass: PipelinePass::Forward, ..self }),
+            PipelinePass::Weight => Some(PipelineStep { pass: PipelinePass::Backward, ..self }),
         }
     }
 }

@@ -8,8 +8,7 @@ mod proofs;
 use lockstep_topology::{Collective, InputError, check as check_schedule};
 
 use crate::{
-    Area, Buffer, ByCoordinate, Copy, Elementwise, Exchange, Members, Op, PipelinePass, Program, Role, Stream, Task,
-    TaskId, pipeline,
+    Area, Buffer, ByCoordinate, Copy, Elementwise, Exchange, Members, Op, Program, Role, Stream, Task, TaskId, pipeline,
 };
 
 pub use proofs::Proofs;
@@ -81,8 +80,8 @@ impl Program {
         let orders: Vec<_> = self.roles.iter().filter_map(Role::order).collect();
         let Some(first) = orders.first() else { return Ok(()) };
         let lists: Vec<_> = orders.iter().map(|order| order.steps.clone()).collect();
-        pipeline::check(&lists, first.bodies.len() as u32 / PipelinePass::ALL.len() as u32, first.micro_batches)
-            .map(|_| ())
+        let (passes, chunks) = first.passes();
+        pipeline::check(&lists, &passes, chunks, first.micro_batches).map(|_| ())
     }
 
     fn check_role(&self, role: &Role) -> Result<(), InputError> {

@@ -15,14 +15,17 @@ fn job(model: u64, stages: u32, schedule: PipelineSchedule, micro_batches: u32) 
 }
 
 fn schedules() -> impl Strategy<Value = PipelineSchedule> {
-    prop::sample::select(["gpipe", "1f1b", "interleaved:2"].map(|name| name.parse().expect("a schedule")).to_vec())
+    prop::sample::select(
+        ["gpipe", "1f1b", "interleaved:2", "zb-h1"].map(|name| name.parse().expect("a schedule")).to_vec(),
+    )
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
     /// The ends of all passes, iteration by iteration, are those of the longest path (`pipeline::times`): stage 0 has
-    /// the last pass of an iteration, so the next begins when everything is over.
+    /// the last pass of an iteration, so the next begins when everything is over. Only with weight passes may another stage
+    /// still have some then.
     #[test]
     fn passes_end_with_the_longest_path(
         model in 0u64..300, stages in 2u32..=4, schedule in schedules(), micro_batches in 1u32..=6,
@@ -50,21 +53,21 @@ proptest! {
         };
         let times = pipeline::times(&lists, schedule.chunks(), ticks).expect("no deadlock");
         let iteration = pipeline::makespan(&times);
-        let mut seen = 0;
+        let (mut seen, iterations) = (0, if schedule.passes().contains(&PipelinePass::Weight) { 1 } else { 3 });
         for (stage, (list, times)) in lists.iter().zip(&times).enumerate() {
             for (step, time) in list.iter().zip(times) {
                 let Some(last) = compute(stage, orders[stage].tasks_of(step)).pop() else { continue };
                 let is_it = |span: &&lockstep_models::Span| {
                     (span.rank, span.task as usize, span.repetition) == (stage as u32, last, step.micro_batch)
                 };
-                for span in prediction.timeline.spans.iter().filter(is_it) {
+                for span in prediction.timeline.spans.iter().filter(is_it).take(iterations) {
                     let end = u64::from(span.iteration) * iteration + time.end;
                     prop_assert_eq!(span.end, Time::from_nanos(1000 * end), "stage {}, {}", stage, step);
                     seen += 1;
                 }
             }
         }
-        prop_assert!(seen >= 3 * 2 * job.accumulate);
+        prop_assert!(seen >= iterations * 2 * job.accumulate as usize);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::programs::{buckets, property, trained, trains_as_its_reference};
 use crate::{cpus, gpus, near, same, scene, scene_of_several};
 
 fn schedules() -> impl Strategy<Value = PipelineSchedule> {
-    let names = ["gpipe", "1f1b", "interleaved:2", "interleaved:3"];
+    let names = ["gpipe", "1f1b", "interleaved:2", "interleaved:3", "zb-h1"];
     prop::sample::select(names.to_vec()).prop_map(|name| name.parse().expect("a schedule"))
 }
 
@@ -145,6 +145,7 @@ fn stages_of_split_layers_train_as_on_the_cpu() {
             let first = trained("gpipe", &devices);
             near(1e-5, &first, &trained("gpipe", &cpus()), &what("gpipe"));
             same(&trained("1f1b", &devices), &first, &what("1f1b"));
+            same(&trained("zb-h1", &devices), &first, &what("zb-h1"));
             if stages > 1 {
                 let schedule = "interleaved:2";
                 near(1e-5, &trained(schedule, &devices), &trained(schedule, &cpus()), &what(schedule));

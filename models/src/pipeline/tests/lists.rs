@@ -11,6 +11,7 @@ type Lists = Vec<Vec<PipelineStep>>;
 
 const FORWARD: PipelinePass = PipelinePass::Forward;
 const BACKWARD: PipelinePass = PipelinePass::Backward;
+const WEIGHT: PipelinePass = PipelinePass::Weight;
 
 /// Runs the lists tick by tick: the ticks that they take, `None` where no stage can begin and steps are left.
 fn ticks(lists: &Lists, chunks: u32, time: impl Fn(u32, PipelinePass) -> u64) -> Option<u64> {
@@ -32,6 +33,7 @@ fn ticks(lists: &Lists, chunks: u32, time: impl Fn(u32, PipelinePass) -> u64) ->
                 PipelinePass::Backward => {
                     ended.contains(&(m, c, FORWARD)) && (c == last || ended.contains(&(m, c + 1, BACKWARD)))
                 }
+                PipelinePass::Weight => ended.contains(&(m, c, BACKWARD)),
             };
             if can {
                 running[stage] = Some((*step, now + time(c, step.pass)));
@@ -45,29 +47,35 @@ fn ticks(lists: &Lists, chunks: u32, time: impl Fn(u32, PipelinePass) -> u64) ->
     None
 }
 
-/// Whether the lists have each step once, on its stage, with backward passes that ascend, and end.
-fn holds(lists: &Lists, chunks: u32, micro_batches: u32) -> bool {
+/// Whether the lists have each step once, on its stage, with backward and weight passes that ascend, and end.
+fn holds(lists: &Lists, passes: &[PipelinePass], chunks: u32, micro_batches: u32) -> bool {
     let all = chunks * lists.len() as u32;
     let count: usize = lists.iter().map(Vec::len).sum();
     let once = (0..all).all(|chunk| {
         let list = &lists[chunk as usize % lists.len()];
         (0..micro_batches).all(|micro_batch| {
-            [FORWARD, BACKWARD].iter().all(|pass| list.contains(&PipelineStep { micro_batch, chunk, pass: *pass }))
+            passes.iter().all(|pass| list.contains(&PipelineStep { micro_batch, chunk, pass: *pass }))
         })
     });
     let ascends = (0..all).all(|chunk| {
         let list = &lists[chunk as usize % lists.len()];
-        let order = list.iter().filter(|step| step.chunk == chunk && step.pass == BACKWARD);
-        order.map(|step| step.micro_batch).is_sorted()
+        [BACKWARD, WEIGHT].into_iter().all(|pass| {
+            let order = list.iter().filter(|step| step.chunk == chunk && step.pass == pass);
+            order.map(|step| step.micro_batch).is_sorted()
+        })
     });
-    count as u32 == 2 * all * micro_batches && once && ascends && ticks(lists, chunks, |_, _| 1).is_some()
+    count as u32 == passes.len() as u32 * all * micro_batches
+        && once
+        && ascends
+        && ticks(lists, chunks, |_, _| 1).is_some()
 }
 
 /// Schedules with the micro-batches that they take.
 fn settings() -> impl Strategy<Value = (PipelineSchedule, u32, u32)> {
-    (0..3_u32, 1..6_u32, 1..7_u32, 2..4_u32).prop_map(|(which, stages, micro_batches, chunks)| match which {
+    (0..4_u32, 1..6_u32, 1..7_u32, 2..4_u32).prop_map(|(which, stages, micro_batches, chunks)| match which {
         0 => (PipelineSchedule::GPipe, stages, micro_batches),
         1 => (PipelineSchedule::OneForwardOneBackward, stages, micro_batches),
+        2 => (PipelineSchedule::ZeroBubbleH1, stages, micro_batches),
         _ => (PipelineSchedule::Interleaved { chunks }, stages, stages * micro_batches.min(3)),
     })
 }
@@ -77,8 +85,9 @@ proptest! {
     fn schedules_are_valid_and_take_the_time_of_their_papers(
         (schedule, stages, micro_batches) in settings(), forward in 1..5_u64, backward in 1..7_u64,
     ) {
+        prop_assume!(schedule != PipelineSchedule::ZeroBubbleH1);
         let (chunks, lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
-        let in_flight = check(&lists, chunks, micro_batches).unwrap();
+        let in_flight = check(&lists, schedule.passes(), chunks, micro_batches).unwrap();
         let time = |_, pass| if pass == FORWARD { forward } else { backward };
         let spans = times(&lists, chunks, time).unwrap();
         // With v chunks a stage, a chunk takes 1/v of its stage: work m·v, bubble s − 1, both times the
@@ -96,16 +105,59 @@ proptest! {
                     let ahead = 2 * (stages - 1 - stage) + (chunks - 1) * stages;
                     prop_assert_eq!(in_flight, (ahead + 1).min(micro_batches * chunks));
                 }
+                PipelineSchedule::ZeroBubbleH1 => unreachable!("left out above"),
             }
         }
     }
 
+    /// Without its weight passes it is 1F1B. With them each stage holds as many micro-batches as the first one under 1F1B
+    /// until they have ended, and m ≥ s micro-batches take m(F + B + W) + (s − 1)(F + B − W), where a weight pass is the
+    /// shortest (Qi et al. 2023 §2.3); a longer one fills the time of the shortest of the others.
+    #[test]
+    fn zero_bubble_h1_is_1f1b_with_weight_passes_where_stages_would_wait(
+        stages in 1..7_u32, micro_batches in 1..13_u32, (forward, backward, weight) in (1..7_u64, 1..7_u64, 1..7_u64),
+    ) {
+        let schedule = PipelineSchedule::ZeroBubbleH1;
+        let lists = schedule.lists(stages, micro_batches).unwrap();
+        let plain = PipelineSchedule::OneForwardOneBackward.lists(stages, micro_batches).unwrap();
+        let most = micro_batches.min(stages);
+        prop_assert_eq!(check(&lists, schedule.passes(), 1, micro_batches).unwrap(), vec![most; stages as usize]);
+        for (list, plain) in lists.iter().zip(&plain) {
+            let weights: Vec<u32> = list.iter().filter(|step| step.pass == WEIGHT).map(|step| step.micro_batch).collect();
+            prop_assert_eq!(weights, (0..micro_batches).collect::<Vec<_>>());
+            let others: Vec<PipelineStep> = list.iter().copied().filter(|step| step.pass != WEIGHT).collect();
+            prop_assert_eq!(&others, plain);
+        }
+        let time = |_, pass| match pass {
+            PipelinePass::Forward => forward,
+            PipelinePass::Backward => backward,
+            PipelinePass::Weight => weight,
+        };
+        let spans = times(&lists, 1, time).unwrap();
+        let (s, m) = (u64::from(stages), u64::from(micro_batches));
+        let (work, saved) = (m * (forward + backward + weight), weight.min(forward).min(backward));
+        let step = makespan(&spans);
+        if m >= s {
+            prop_assert_eq!(step, work + (s - 1) * (forward + backward - saved));
+        } else if weight == saved {
+            // Too few to fill all waits: one micro-batch after the other, and the last one's weight pass.
+            prop_assert_eq!(step, (s + m - 1) * (forward + backward) + weight);
+        }
+        prop_assert_eq!(ticks(&lists, 1, time), Some(step));
+        prop_assert!(spans.iter().all(|list| list.iter().map(|span| span.end - span.start).sum::<u64>() == work));
+        let together = times(&plain, 1, |_, pass| if pass == FORWARD { forward } else { backward + weight }).unwrap();
+        prop_assert!(step <= makespan(&together));
+        // With equal passes the bubble is a third of 1F1B's.
+        let spans = times(&lists, 1, |_, _| 1).unwrap();
+        prop_assert!(m < s || makespan(&spans) - 3 * m == s - 1);
+    }
+
     #[test]
     fn times_equal_those_of_a_simulation_in_ticks(
-        (schedule, stages, micro_batches) in settings(), costs in prop::collection::vec(1..9_u64, 30),
+        (schedule, stages, micro_batches) in settings(), costs in prop::collection::vec(1..9_u64, 45),
     ) {
         let (chunks, lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
-        let time = |chunk, pass| costs[2 * chunk as usize + usize::from(pass == BACKWARD)];
+        let time = |chunk, pass| costs[PipelinePass::ALL.len() * chunk as usize + pass as usize];
         let spans = times(&lists, chunks, time).unwrap();
         prop_assert_eq!(ticks(&lists, chunks, time), Some(makespan(&spans)));
         for (list, spans) in lists.iter().zip(&spans) {
@@ -134,8 +186,9 @@ proptest! {
                 list.insert(other.min(list.len()), step);
             }
         }
-        let checked = check(&lists, chunks, micro_batches);
-        prop_assert_eq!(checked.is_ok(), holds(&lists, chunks, micro_batches), "{:?}", checked);
+        let passes = schedule.passes();
+        let checked = check(&lists, passes, chunks, micro_batches);
+        prop_assert_eq!(checked.is_ok(), holds(&lists, passes, chunks, micro_batches), "{:?}", checked);
         prop_assert!(checked.is_err() || ![1, 2].contains(&change));
         // Times of incomplete lists end, or name what is missing.
         let _ = times(&lists, chunks, |_, _| 1);
@@ -143,17 +196,18 @@ proptest! {
 
     #[test]
     fn checking_arbitrary_lists_never_panics(
-        lists in prop::collection::vec(prop::collection::vec((0..3_u32, 0..3_u32, any::<bool>()), 0..6), 0..4),
-        chunks in 0..3_u32, micro_batches in 0..3_u32,
+        lists in prop::collection::vec(prop::collection::vec((0..3_u32, 0..3_u32, 0..3_usize), 0..6), 0..4),
+        chunks in 0..3_u32, micro_batches in 0..3_u32, passes in 0..=3_usize,
     ) {
-        let step = |&(micro_batch, chunk, forward): &(u32, u32, bool)| {
-            PipelineStep { micro_batch, chunk, pass: if forward { FORWARD } else { BACKWARD } }
+        let step = |&(micro_batch, chunk, pass): &(u32, u32, usize)| {
+            PipelineStep { micro_batch, chunk, pass: PipelinePass::ALL[pass] }
         };
+        let passes = &PipelinePass::ALL[..passes];
         let lists: Lists = lists.iter().map(|list| list.iter().map(step).collect()).collect();
-        let checked = check(&lists, chunks, micro_batches).is_ok();
+        let checked = check(&lists, passes, chunks, micro_batches).is_ok();
         let _ = times(&lists, chunks, |_, _| u64::MAX);
         if chunks > 0 && !lists.is_empty() {
-            prop_assert_eq!(checked, holds(&lists, chunks, micro_batches));
+            prop_assert_eq!(checked, holds(&lists, passes, chunks, micro_batches));
         }
     }
 }
@@ -169,12 +223,29 @@ fn two_stages_by_hand() {
 }
 
 #[test]
+fn two_stages_of_zero_bubble_h1_by_hand() {
+    // Passes of a tick, weight passes as capitals. Stage 0: 0 1 . a A 2 b B c C, stage 1: . 0 a 1 b A 2 c B C.
+    let lists = PipelineSchedule::ZeroBubbleH1.lists(2, 3).unwrap();
+    let spans = times(&lists, 1, |_, _| 1).unwrap();
+    let shown = |stage: usize| {
+        let mut line = vec!['.'; makespan(&spans) as usize];
+        for (step, span) in lists[stage].iter().zip(&spans[stage]) {
+            line[span.start as usize] =
+                ["012", "abc", "ABC"][step.pass as usize].as_bytes()[step.micro_batch as usize].into();
+        }
+        line.into_iter().collect::<String>()
+    };
+    assert_eq!([shown(0), shown(1)], ["01.aA2bBcC", ".0a1bA2cBC"]);
+    assert_eq!(idle_shares(&spans), [0.1; 2]);
+}
+
+#[test]
 fn errors_name_stage_and_step() {
     let lists = || PipelineSchedule::OneForwardOneBackward.lists(2, 3).unwrap();
     let message = |change: &dyn Fn(&mut Lists)| {
         let mut lists = lists();
         change(&mut lists);
-        check(&lists, 1, 3).unwrap_err().to_string()
+        check(&lists, &PipelinePass::CROSSING, 1, 3).unwrap_err().to_string()
     };
     // Stage 1 takes 0 a 1 b 2 c.
     assert_eq!(
@@ -194,6 +265,11 @@ fn errors_name_stage_and_step() {
     assert!(message(&|lists| lists.swap(0, 1)).contains("the chunk is that of stage 1: move the step there"));
     assert!(message(&|lists| lists[1][0].chunk = 2).contains("only 2 chunks"));
     assert!(message(&|lists| lists[1][0].micro_batch = 3).contains("only 3 micro-batches"));
+    let weight = message(&|lists| lists[1][0].pass = WEIGHT);
+    assert_eq!(
+        weight,
+        "stage 1: weight of chunk 1, micro-batch 0: the passes of a micro-batch are forward, backward: leave it out"
+    );
     // 0 a 1 c 2 b: the gradient of micro-batch 1 comes last.
     let descends = message(&|lists| {
         lists[1].swap(3, 5);
@@ -220,24 +296,30 @@ fn errors_name_stage_and_step() {
 
 #[test]
 fn a_limit_names_the_step_that_exceeds_it() {
+    let within = |lists: &Lists, limit: u32| check_within(lists, &PipelinePass::CROSSING, (1, 4), limit);
     let lists = PipelineSchedule::GPipe.lists(2, 4).unwrap();
-    assert_eq!(check_within(&lists, 1, 4, 4), Ok(vec![4, 4]));
+    assert_eq!(within(&lists, 4), Ok(vec![4, 4]));
     assert_eq!(
-        check_within(&lists, 1, 4, 2).unwrap_err().to_string(),
+        within(&lists, 2).unwrap_err().to_string(),
         "stage 0: forward of chunk 0, micro-batch 2: is activation 3 in flight, and 2 are allowed: allow 4, or use a schedule \
          that holds fewer"
     );
     let lists = PipelineSchedule::OneForwardOneBackward.lists(2, 4).unwrap();
-    assert_eq!(check_within(&lists, 1, 4, 2), Ok(vec![2, 1]));
+    assert_eq!(within(&lists, 2), Ok(vec![2, 1]));
 }
 
 #[test]
 fn names_round_trip() {
-    for name in ["gpipe", "1f1b", "interleaved:2", "interleaved:7"] {
+    for name in ["gpipe", "1f1b", "interleaved:2", "interleaved:7", "zb-h1"] {
         assert_eq!(name.parse::<PipelineSchedule>().unwrap().to_string(), name);
     }
+    for other in ["zero-bubble", "ZB_H1", "zb"] {
+        assert_eq!(other.parse(), Ok(PipelineSchedule::ZeroBubbleH1));
+    }
     for (name, message) in [
-        ("f1b1", "write gpipe, 1f1b or interleaved:2"),
+        ("f1b1", "write gpipe, 1f1b, interleaved:2 or zb-h1"),
+        ("zb-h1:2", "write zb-h1 without a number, or interleaved:2"),
+        ("zb-v", "write zb-h1, which has one chunk a stage"),
         ("interleaved", "write interleaved:2"),
         ("interleaved:1", "or 1f1b for one chunk a stage"),
         ("interleaved:-1", "is not a number of chunks from 2"),
@@ -256,6 +338,7 @@ fn numbers_that_a_schedule_does_not_support_are_refused() {
         (interleaved, 4, 3, "needs a multiple of 4 micro-batches: use 4, or 1f1b"),
         (PipelineSchedule::Interleaved { chunks: 1 }, 4, 8, "or 1f1b"),
         (PipelineSchedule::Interleaved { chunks: u32::MAX }, u32::MAX, u32::MAX, "use fewer micro-batches"),
+        (PipelineSchedule::ZeroBubbleH1, 1000, 334, "take 1002000 steps, and at most 1000000 are listed"),
         (PipelineSchedule::GPipe, 0, 1, "at least 1"),
         (PipelineSchedule::GPipe, 1, 0, "at least 1"),
     ] {
