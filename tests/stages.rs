@@ -172,6 +172,30 @@ fn memory_counts_the_micro_batches_in_flight() {
     assert_eq!(in_flight("zb-h1"), [3, 3, 3]);
 }
 
+/// Stages of unequal numbers of blocks, with embedding and loss on stages of their own or not.
+#[test]
+fn layouts_of_blocks_train_like_one_rank() {
+    let small = "llama-3-8b:layers=3,hidden=16,heads=4,key_heads=2,feed_forward=24,vocabulary=19,positions=6";
+    let model = Arc::new(lockstep_readers::load_model(small).unwrap());
+    let (data, _) = Dataset::load("synthetic:60", &model).unwrap();
+    let alone = Job { accumulate: 4, ..Job::new(model, 1, 2) };
+    let options = RunOptions { steps: 3, warm_up: 0, optimizer: plain(), ..RunOptions::default() };
+    let trained = |job: &Job| run(&job.program().unwrap(), &data, &options).unwrap().weights_sha256;
+    let one = trained(&alone);
+    for (cut, stages, schedule) in [
+        ("Et*3|L", 2, "1f1b"),
+        ("E|ttt|L", 3, "zb-h1"),
+        ("Ett|tL", 2, "gpipe"),
+        ("E|t|t|tL", 2, "interleaved:2"),
+        ("blocks", 5, "zb-h1"),
+    ] {
+        let mesh = Some(Mesh::new(&[(Axis::Pipeline, stages)]).unwrap());
+        let (cut, schedule) = (cut.parse().unwrap(), schedule.parse().unwrap());
+        let job = Job { mesh, cut, schedule, workers: stages, ..alone.clone() };
+        assert_eq!(trained(&job), one, "{} on {stages} stages", job.cut);
+    }
+}
+
 /// Under ZB-H1 the activations and their gradients that a weight pass reads have a place until that pass, so a stage's arena for a
 /// micro-batch is no smaller than under 1F1B.
 #[test]

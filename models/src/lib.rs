@@ -52,7 +52,9 @@ pub use optimizer::{
 pub(crate) use passes::fused_chains_within;
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan};
-pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
+pub use pipeline::{
+    PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageLayout, StageOrder, Stages,
+};
 pub use program::{
     GradientShare, Loops, Need, Origin, Pieces, Program, Proofs, Role, SharedModels, Span, pieces_within,
 };

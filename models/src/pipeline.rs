@@ -6,6 +6,7 @@
 
 mod check;
 mod cut;
+mod layout;
 mod order;
 mod schedule;
 mod stages;
@@ -16,6 +17,7 @@ mod times;
 
 pub use check::{check, check_within};
 pub use cut::StageCut;
+pub use layout::StageLayout;
 pub use order::{StageBody, StageOrder};
 pub use schedule::PipelineSchedule;
 pub use stages::{StageChunk, Stages};

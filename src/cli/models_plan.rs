@@ -11,6 +11,7 @@ use lockstep_models::{
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, Report, STAGE_LEGEND, StageLabel, StageRow, print, stage_chart, stage_picture};
+use lockstep_topology::aliases::of_key;
 use lockstep_topology::{Algorithm, Cluster, Dtype, InputError, library_of_gpus};
 
 use super::flags::{algorithm, positive};
@@ -26,6 +27,7 @@ const MICRO_BATCHES: u32 = 8;
   lockstep models plan resnet-50 --stages 4
       cuts where the slowest stage has least work; stages take a forward and a backward pass in turn
   lockstep models plan lenet --stages 2 --cut at=dense1 --schedule gpipe
+  lockstep models plan llama-3-8b --stages 4 --cut 'Et*7|(t*9|)*2t*7L'
   lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8 --plot stages.svg
       draws what the stages do when
   lockstep models plan vgg-16 --mesh data=4,tensor=2,pipeline=2 --strategy megatron --cluster dgx-a100:2
@@ -56,9 +58,10 @@ pub(super) struct ModelsPlan {
     /// With --mesh, in CSV and JSON: what to list
     #[arg(long, value_enum, default_value = "transitions", conflicts_with = "stages")]
     list: List,
-    /// Where to cut: layers (equal numbers of them), work (least FLOPs in the slowest), or the first layer of each chunk but the
-    /// first: at=conv3,fc1
-    #[arg(long, value_name = "C", default_value = "work")]
+    /// Where to cut: layers (equal numbers of them), work (least FLOPs in the slowest), blocks (of a decoder, embedding and loss
+    /// counting as one each), a layout of blocks as Megatron has it, e.g. 'Et*3|(tt|)*29t|L', or the first layer of each chunk
+    /// but the first: at=conv3,fc1
+    #[arg(long, value_name = "C", default_value = "work", aliases = of_key("cut"))]
     cut: StageCut,
     /// Order in which stages run the passes of micro-batches: gpipe, 1f1b, interleaved:V (V chunks of layers per stage)
     /// or zb-h1 (gradients of weights are passes of their own)

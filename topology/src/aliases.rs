@@ -182,6 +182,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("ranks_per_node", &["nproc-per-node", "gpus-per-node", "ngpus-per-node", "ntasks-per-node"]),
     ("algorithm", &["algo"]),
     ("schedule", &["pipeline-schedule"]),
+    ("cut", &["pipeline-model-parallel-layout"]),
     ("steps", &["max-steps", "train-iters"]),
 ];
 

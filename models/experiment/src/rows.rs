@@ -68,7 +68,8 @@ macro_rules! rows {
             trained: Some((Trained::As, |run| in_stages(run, |job| job.schedule.to_string()))),
         }
         "cut" cut: StageCut = StageCut::Work,
-        "Where layers are cut into pipeline stages: layers (equal numbers of them), work (least FLOPs in the \
+        "Where layers are cut into pipeline stages: layers (equal numbers of them), blocks (of a decoder, embedding and loss \
+         counting as one each), a layout of blocks as Megatron has it, e.g. 'Et*3|(tt|)*29t|L', work (least FLOPs in the \
          slowest), or the first layer of each chunk but the first, e.g. at=conv3,fc1", {
             value: "C", default: "work", how: &One(word(), |e, cut| e.cut = cut), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| in_stages(run, |job| job.cut.to_string()))),

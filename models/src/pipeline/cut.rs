@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use lockstep_topology::{InputError, nearest, shard};
 
+use super::layout::{StageLayout, blocks_of};
 use crate::{LayerId, Model};
 
 /// How the layers of a model are divided among chunks.
@@ -14,7 +15,8 @@ use crate::{LayerId, Model};
 /// let cut: StageCut = "at=conv3,fc1".parse().unwrap();
 /// assert_eq!(cut, StageCut::At(vec!["conv3".to_owned(), "fc1".to_owned()]));
 /// assert_eq!(cut.to_string(), "at=conv3,fc1");
-/// assert!("flops".parse::<StageCut>().unwrap_err().contains("write layers, work or at=conv3,fc1"));
+/// assert_eq!("Ett|tL".parse::<StageCut>().unwrap().to_string(), "Ett|tL");
+/// assert!("flops".parse::<StageCut>().unwrap_err().contains("write layers, work, blocks, at=conv3,fc1 or Ett|ttL"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StageCut {
@@ -24,8 +26,14 @@ pub enum StageCut {
     /// they may: the first ones hold the activations of more micro-batches. Layers that read the samples are in the
     /// first chunk.
     Work,
+    /// Equal numbers of a decoder's blocks, where the embedding with what follows it before the first block, and all behind the
+    /// last block with the loss, count as a block each (Megatron-LM's `--account-for-embedding-in-pipeline-split` and
+    /// `--account-for-loss-in-pipeline-split`); one more in the first chunks where they cannot be equal.
+    Blocks,
     /// The layers of these names begin the second chunk and those after it.
     At(Vec<String>),
+    /// The blocks of each chunk as in Megatron-LM's layout.
+    Layout(StageLayout),
 }
 
 impl fmt::Display for StageCut {
@@ -33,7 +41,9 @@ impl fmt::Display for StageCut {
         match self {
             StageCut::Layers => f.write_str("layers"),
             StageCut::Work => f.write_str("work"),
+            StageCut::Blocks => f.write_str("blocks"),
             StageCut::At(names) => write!(f, "at={}", names.join(",")),
+            StageCut::Layout(layout) => layout.fmt(f),
         }
     }
 }
@@ -45,9 +55,15 @@ impl FromStr for StageCut {
         match (text, text.strip_prefix("at=")) {
             ("layers", _) => Ok(StageCut::Layers),
             ("work", _) => Ok(StageCut::Work),
+            ("blocks", _) => Ok(StageCut::Blocks),
             (_, Some("")) => Ok(StageCut::At(Vec::new())),
             (_, Some(names)) => Ok(StageCut::At(names.split(',').map(|name| name.trim().to_owned()).collect())),
-            _ => Err(lockstep_topology::unknown_name(text, "cut", &["layers", "work", "at=conv3,fc1"])),
+            _ if text.starts_with('E') || text.contains('|') => text.parse().map(StageCut::Layout),
+            _ => Err(lockstep_topology::unknown_name(
+                text,
+                "cut",
+                &["layers", "work", "blocks", "at=conv3,fc1", "Ett|ttL"],
+            )),
         }
     }
 }
@@ -57,7 +73,8 @@ impl StageCut {
     /// of each layer.
     ///
     /// # Errors
-    /// Of a list: too many or too few names, names of no layer, names that do not ascend.
+    /// Of a list: too many or too few names, names of no layer, names that do not ascend. Of blocks: a model that has none,
+    /// too few of them, a layout of other numbers.
     pub(super) fn begins(&self, model: &Model, chunks: usize, work: &[f64]) -> Result<Vec<usize>, InputError> {
         let layers = work.len();
         match self {
@@ -75,12 +92,31 @@ impl StageCut {
                     .map(|begin| if begin == 0 { 0 } else { begin + head })
                     .collect())
             }
+            StageCut::Blocks => self.by_blocks(model, chunks),
             StageCut::At(names) => self.at(names, model, chunks),
+            StageCut::Layout(layout) => layout.begins(model, chunks).map_err(|message| self.refused(message)),
         }
     }
 
+    fn refused(&self, message: String) -> InputError {
+        InputError::flag("cut", self.to_string(), message)
+    }
+
+    fn by_blocks(&self, model: &Model, chunks: usize) -> Result<Vec<usize>, InputError> {
+        let blocks = blocks_of(model).map_err(|message| self.refused(message))?.len();
+        let layout = StageLayout::balanced(blocks as u32, chunks as u32).ok_or_else(|| {
+            let most = blocks + 2;
+            let message = format!(
+                "has {most} parts, {blocks} blocks of {} with embedding and loss, for {chunks} chunks: use at most {most} stages",
+                model.name()
+            );
+            self.refused(message)
+        })?;
+        layout.begins(model, chunks).map_err(|message| self.refused(message))
+    }
+
     fn at(&self, names: &[String], model: &Model, chunks: usize) -> Result<Vec<usize>, InputError> {
-        let refuse = |message: String| Err(InputError::flag("cut", self.to_string(), message));
+        let refuse = |message: String| Err(self.refused(message));
         if names.len() + 1 != chunks {
             let (wanted, given) = (chunks - 1, names.len());
             let message = format!("name the first layer of each chunk but the first: {wanted} in all, and not {given}");

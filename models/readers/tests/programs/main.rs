@@ -8,6 +8,7 @@ mod memory;
 mod padding;
 mod split;
 mod split_graph;
+mod stages;
 mod straggling;
 mod strategy;
 mod table_first;
