@@ -77,6 +77,16 @@ impl Buffers {
         }
     }
 
+    /// Frees the memory of gradients or of a state.
+    pub(super) fn free(&mut self, buffer: Buffer) {
+        let arena = match buffer {
+            Buffer::Gradients => &mut self.gradients,
+            Buffer::State(index) => &mut self.states[index],
+            _ => return,
+        };
+        *arena = zeros(0, arena.dtype());
+    }
+
     /// The place of elements `range` of a buffer.
     pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
         self.places.place(buffer, range)

@@ -48,6 +48,9 @@ pub trait Storage {
     /// Device errors.
     fn write_bytes(&mut self, buffer: Buffer, content: &[u8]) -> Result<(), DeviceError>;
 
+    /// Frees the memory of a buffer that is not used again, where the device can.
+    fn free(&mut self, _buffer: Buffer) {}
+
     /// Copies `from` to `to`, up to the shorter length.
     ///
     /// # Errors

@@ -124,6 +124,21 @@ impl Replica {
         self.places.states().map(|state| self.values_of(state)).collect()
     }
 
+    /// As [`Replica::states`], after the last step: each state's memory is free once it is read, and so is that of gradients.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub(crate) fn take_states(&mut self) -> Result<Vec<Vec<f32>>, DeviceError> {
+        self.device.free(Buffer::Gradients);
+        let states = self.places.states();
+        let take = |state: Buffer| {
+            let values = self.values_of(state)?;
+            self.device.free(state);
+            Ok(values)
+        };
+        states.map(take).collect()
+    }
+
     /// Replaces the states by those of all parameters in an earlier run.
     ///
     /// # Errors

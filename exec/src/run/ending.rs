@@ -47,9 +47,8 @@ impl Ending {
             (None, Some(delivered)) => delivered,
             (None, None) => Buffer::Parameters,
         };
-        let model = memory.model(common)?;
         ending.buffers = memory.state_buffers(program)?;
-        ending.print(setup, rank, &model);
+        ending.print(setup, rank, &memory.models(&[common])?[0]);
         let replica = memory.trained();
         ending.of_rank.statistics = replica.statistics()?;
         let others = match setup.periodic.collects_model() {
@@ -63,6 +62,7 @@ impl Ending {
             ending.whole = Some(assemble(program, replica, &others, setup.options.seed)?);
         }
         if let Some(shared) = shared {
+            let model = memory.model(common)?;
             ending.of_rank.weights = memory.be_average(shared)?;
             let previous = if moves { Some(memory.model(shared.previous)?) } else { None };
             ending.average = Some((model, previous));
@@ -80,8 +80,8 @@ impl Ending {
         let program = setup.program;
         let role = &program.roles[program.role_of(rank)];
         let print = |ranges: Vec<Range<u64>>| {
-            let own = ranges.into_iter().flat_map(|range| &model[range.start as usize..range.end as usize]);
-            let mut print = Fingerprint::of(&own.copied().collect::<Vec<f32>>());
+            let mut print = Fingerprint::new();
+            ranges.into_iter().for_each(|range| print.add(&model[range.start as usize..range.end as usize]));
             self.buffers.iter().for_each(|buffer| print.add(buffer));
             print.words()
         };

@@ -316,6 +316,10 @@ impl Storage for Cpu {
         Ok(unsafe { self.buffers.arena(buffer).widened(range) }.into_owned())
     }
 
+    fn free(&mut self, buffer: Buffer) {
+        self.buffers.free(buffer);
+    }
+
     fn lent(&self, values: Values) -> Option<&[f32]> {
         let Values::Buffer(buffer) = values else { return None };
         let arena = self.buffers.arena(buffer);
