@@ -227,6 +227,11 @@ fn packed_tokens() {
 }
 
 #[test]
+fn tokenizers() {
+    holds("tokenizer", readers::tokenizer, &files("data", "tokenizer.json"), INPUTS / 4);
+}
+
+#[test]
 fn samples_of_caffe() {
     holds("datum", readers::datum, &[], INPUTS / 8);
 }

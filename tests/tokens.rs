@@ -174,6 +174,61 @@ fn a_decoder_trains_on_the_text() {
     assert!(errors.contains("--seq-length: 32: is of models of tokens, and mlp is none"), "{errors}");
 }
 
+/// A model of as many tokens as the tokenizer in the binary has trains on the text in these tokens where no data are named, and what it
+/// writes is text. Texts that are packed with another tokenizer are other data, and those of other weights are refused.
+#[test]
+fn a_decoder_trains_on_tokens_of_a_tokenizer_and_writes_text() {
+    let folder = folder("tokens-bpe");
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/data/new-testament-tokenizer.json");
+    let shorter = include_str!("../data/new-testament-tokenizer.json").replace(",[\"Ġj\",\"o\"]]", "]");
+    std::fs::create_dir(folder.join("weights")).expect("a folder");
+    std::fs::write(folder.join("other.json"), shorter).expect("a file");
+    std::fs::write(folder.join("one.txt"), "In the beginning was the Word. ".repeat(90)).expect("a file");
+    let call = |line: &str| {
+        let output = lockstep(&folder, &line.split_whitespace().collect::<Vec<_>>());
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let done = |line: &str| {
+        let (is_done, said) = call(line);
+        assert!(is_done, "{line}: {said}");
+        said
+    };
+    let refused = |line: &str, wanted: &str| {
+        let (is_done, said) = call(line);
+        assert!(!is_done && said.contains(wanted), "{line}: {said} lacks {wanted}");
+    };
+    let run = "exec run --model gpt2-char:vocabulary=1030,layers=1,hidden=16,heads=1 --seq-length 8 --batch-per-rank 4 --steps 2";
+    let said = done(&format!("{run} --generate 3 --prompt beginning"));
+    assert!(said.contains("text-bpe") && said.contains("writes: \"beginning"), "{said}");
+    let said = done(&format!("data pack --text one.txt --tokenizer {own} --out one.pack"));
+    assert!(said.contains("each document ends with <|endoftext|>, its token 0"), "{said}");
+    assert!(done("data check one.pack").contains("tokenizer with SHA-256"));
+    assert!(done("data show one.pack").contains("In the beginning was"));
+    let said =
+        done(&format!("{run} --data one.pack --generate 3 --checkpoint kept --save-weights weights/model.safetensors"));
+    assert!(said.contains("writes: \"\\n"), "{said}");
+    let smaller = run.replace("1030", "1023");
+    refused(&format!("{smaller} --data one.pack"), "a vocabulary of 1024: the model gpt2-char:vocabulary=1023");
+    refused(
+        &format!("{run} --data synthetic:64 --generate 3 --prompt a"),
+        "the tokens of the data synthetic:64 are no bytes",
+    );
+    // The same weights beside the tokenizer of their data, and beside another.
+    std::fs::copy(own, folder.join("weights/tokenizer.json")).expect("a file");
+    done(&format!("{run} --data one.pack --weights weights"));
+    refused(&format!("{run} --data text --weights weights/model.safetensors"), "another tokenizer than the data text");
+    std::fs::copy(folder.join("other.json"), folder.join("weights/tokenizer.json")).expect("a file");
+    refused(
+        &format!("{run} --data one.pack --weights weights"),
+        "weights/tokenizer.json: the weights have another tokenizer",
+    );
+    // The same file with other tokens.
+    done("data pack --text one.txt --tokenizer other.json --out one.pack");
+    let longer = run.replace("--steps 2", "--steps 4");
+    refused(&format!("{longer} --data one.pack --resume kept"), "was trained with one.pack (tokenizer");
+    refused("data pack --text one.txt --tokenizer . --out two.pack", "name a tokenizer.json");
+}
+
 /// The scores after each prefix of a sample are those of its loss: −ln softmax at the labels is what an evaluation finds. Of more
 /// tokens than positions the last ones count. What is drawn follows from the seed.
 #[test]

@@ -164,6 +164,7 @@ fn inputs(given: &Path) {
     run("data generate --shape imagenet --samples 4 --classes 2 --out jpeg");
     run("data pack idx --out a.pack");
     fs::write(given.join("text.txt"), "In the beginning was the Word.\n").expect("a file");
+    fs::write(given.join("tokenizer.json"), include_str!("../data/new-testament-tokenizer.json")).expect("a file");
     let table = run("sim collective --ranks 8 --bytes 8..64 --cluster dgx-a100 --format nccl-tests");
     fs::write(given.join("nccl.txt"), table).expect("a file");
 }

@@ -27,17 +27,22 @@ pub(super) enum Data {
   lockstep data pack fashion-mnist --part held-out --out test.pack
   lockstep data pack --text one.txt two.txt.gz --out tokens.pack
       for models of tokens: each file a document, each byte a token
+  lockstep data pack --text one.txt two.txt --tokenizer gpt2/tokenizer.json --out tokens.pack
+      the same in tokens of a tokenizer, which the set keeps for --prompt and --generate
   Rerunning the command resumes a pack that was killed.")]
     Pack {
         /// A folder of class folders, of tar shards, of IDX files, of CIFAR's .bin files or with data.mdb; or a .tar file
         #[arg(required_unless_present = "text")]
         source: Option<PathBuf>,
-        /// Texts instead, also .gz: each a document whose bytes are the tokens of a set for models of tokens
+        /// Texts instead, also .gz: each a document whose bytes are the tokens of a set for models of tokens, or with --tokenizer its tokens
         #[arg(
             long, value_name = "FILE", num_args = 1..,
             conflicts_with_all = ["source", "short_side", "part", "threads", "skip_bad", "shuffle_seed"]
         )]
         text: Vec<PathBuf>,
+        /// With --text: Hugging Face's file of a byte-level BPE tokenizer, as those of gpt2, llama 3 and qwen
+        #[arg(long, value_name = "tokenizer.json", requires = "text", conflicts_with = "source")]
+        tokenizer: Option<PathBuf>,
         /// The packed file
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
@@ -150,7 +155,9 @@ fn threads(asked: Option<u16>) -> usize {
 impl Data {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
-            Data::Pack { source: None, text, out, format, .. } => data_tokens::packed(&text, &out, format),
+            Data::Pack { source: None, text, tokenizer, out, format, .. } => {
+                data_tokens::packed(&text, tokenizer.as_deref(), &out, format)
+            }
             Data::Pack {
                 source: Some(source),
                 out,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockstep_data::{BYTES, TokenFile, TokenHeader, pack_bytes};
+use lockstep_data::{Spelling, TokenFile, TokenHeader, Tokenizer, pack_texts};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{Destination, check_writable};
 use lockstep_report::progress::Estimate;
@@ -15,14 +15,16 @@ pub(super) const BAR: f64 = 40.0;
 /// Characters that show how a document begins.
 const BEGINNING: usize = 40;
 
-/// Packs the texts `files`, and reports the result.
-pub(super) fn packed(files: &[PathBuf], out: &Path, format: Format) -> Result<(), Failure> {
+/// Packs the texts `files` with a tokenizer or as bytes, and reports the result.
+pub(super) fn packed(files: &[PathBuf], tokenizer: Option<&Path>, out: &Path, format: Format) -> Result<(), Failure> {
     let Destination::File(out) = check_writable("--out", out)? else {
         let message = "must be a file: a set is read at any place";
         return Err(InputError::flag("out", out.display().to_string(), message).into());
     };
+    let tokenizer = tokenizer.map(Tokenizer::open).transpose()?;
     let estimate = Estimate::new("packing");
-    let header = pack_bytes(files, &out, |done| estimate.show(done as f64 / files.len() as f64, ""));
+    let header =
+        pack_texts(files, tokenizer.as_ref(), &out, |done| estimate.show(done as f64 / files.len() as f64, ""));
     estimate.end();
     let header = header?;
     let row = PackRow {
@@ -35,7 +37,19 @@ pub(super) fn packed(files: &[PathBuf], out: &Path, format: Format) -> Result<()
         resumed: 0,
         bytes: header.bytes().unwrap_or(u64::MAX),
     };
-    Report::new(vec![row], Vec::new()).print(format)
+    Report::new(vec![row], tokenizer.iter().map(account).collect()).print(format)
+}
+
+/// Which tokens a tokenizer makes of documents.
+fn account(tokenizer: &Tokenizer) -> String {
+    let end = match tokenizer.end() {
+        Some((name, token)) => format!("each document ends with {name}, its token {token}"),
+        None => format!(
+            "documents end with no token of their own, because it has none of {} as a special token",
+            Tokenizer::ENDS.join(", ")
+        ),
+    };
+    format!("the set has the tokenizer (SHA-256 {}): {end}", tokenizer.sha256())
 }
 
 /// The format of a set's tokens.
@@ -50,8 +64,10 @@ pub(super) fn checked(file: &Path) -> Result<CheckRow, InputError> {
     set.verify(0..header.tokens)?;
     let (tokens, vocabulary, documents) = (header.tokens, header.vocabulary, header.documents);
     let bytes = Bytes(header.bytes().unwrap_or(u64::MAX));
+    let tokenizer =
+        set.tokenizer()?.map_or_else(String::new, |own| format!(", tokenizer with SHA-256 {}", own.sha256()));
     let found = format!(
-        "{tokens} tokens ({}) of a vocabulary of {vocabulary}, {documents} documents, {bytes}",
+        "{tokens} tokens ({}) of a vocabulary of {vocabulary}, {documents} documents, {bytes}{tokenizer}",
         encoding(&header)
     );
     Ok(CheckRow::ok(file.display().to_string(), found))
@@ -76,18 +92,14 @@ pub(super) fn shown(file: &Path, document: Option<u64>, format: Format) -> Resul
             return Err(InputError::new("SAMPLE", one.to_string(), message).into());
         }
     };
+    let spelling = Spelling::of(&set)?;
     let row = |number: usize| -> Result<DocumentRow, InputError> {
         let (first, tokens) = all[number];
         let mut beginning = vec![0; (tokens as usize).min(BEGINNING)];
         set.verify(first..first + beginning.len() as u64)?;
         set.copy(first, &mut beginning);
-        let begins = match set.header().vocabulary {
-            BYTES => {
-                let bytes: Vec<u8> = beginning.iter().map(|token| *token as u8).collect();
-                String::from_utf8_lossy(&bytes).escape_debug().to_string()
-            }
-            _ => beginning.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
-        };
+        let numbers = || beginning.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        let begins = spelling.decode(&beginning).map_or_else(numbers, |text| text.escape_debug().to_string());
         Ok(DocumentRow { document: number as u64, first, tokens, begins })
     };
     Report::new(range.map(row).collect::<Result<Vec<_>, _>>()?, Vec::new()).print(format)

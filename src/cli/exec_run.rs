@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lockstep_data::Dataset;
 use lockstep_measure::devices::devices;
 use lockstep_measure::host::now_text;
 use lockstep_measure::launch::Launch;
@@ -70,10 +71,10 @@ pub(super) struct ExecRun {
     /// Write a Chrome/Perfetto trace of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Let the trained model write this number of tokens after the prompt and print them; of models of bytes as text
+    /// Let the trained model write this number of tokens after the prompt and print them; as text where tokens are bytes or the data have a tokenizer
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     generate: Option<u32>,
-    /// With --generate: the text that is continued, of models of bytes [default: the start of a line]
+    /// With --generate: the text that is continued, where tokens are bytes or the data have a tokenizer [default: the start of a line]
     #[arg(long, value_name = "TEXT", requires = "generate")]
     prompt: Option<String>,
     /// How to print
@@ -102,6 +103,11 @@ impl ExecRun {
         check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics, weights])
     }
 
+    /// What the trained models are to write.
+    fn written(&self, experiment: &Experiment, of: &[Configuration]) -> Result<Option<Written>, InputError> {
+        self.generate.map(|count| Written::new(count, self.prompt.as_deref(), (experiment, of))).transpose()
+    }
+
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         take_started(&mut experiment);
@@ -114,11 +120,10 @@ impl ExecRun {
             experiment.tuning = Logged::load(path)?;
         }
         self.check_outputs()?;
+        experiment.tokenizer = Dataset::tokenizer_sha256(&experiment.data)?;
         // Errors in the input are reported before the processes join each other.
         let configurations = experiment.configurations()?;
-        let written =
-            self.generate.map(|count| Written::new(count, self.prompt.as_deref(), (&experiment, &configurations)));
-        let written = written.transpose()?;
+        let written = self.written(&experiment, &configurations)?;
         lay_out(&experiment, &mut configurations.clone())?;
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;

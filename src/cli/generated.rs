@@ -1,5 +1,6 @@
 //! `Written`: what a trained decoder is asked to write after a prompt.
 
+use lockstep_data::{BYTES, Dataset, Spelling};
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::MeasuredTraining;
@@ -8,21 +9,20 @@ use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_topology::InputError;
 
-/// Tokens of a model whose tokens are bytes.
-const BYTES: u32 = 256;
-
 /// A prompt, and how many tokens follow it.
 pub(super) struct Written {
     count: u32,
     prompt: Vec<u32>,
-    is_text: bool,
+    spelling: Spelling,
 }
 
 impl Written {
-    /// What models write after `prompt`; without one after the start of a line, or after token 0 where tokens are no bytes.
+    /// What models write after `prompt`; without one after the start of a line, or after token 0 where tokens stand for nothing. They
+    /// stand for what those of the data stand for; where that is nothing, 256 tokens are bytes.
     ///
     /// # Errors
-    /// A device that computes nothing, models of other samples than tokens, and a text where tokens are no bytes.
+    /// A device that computes nothing, models of other samples than tokens, data that cannot be opened, and a text where tokens stand
+    /// for nothing.
     pub(super) fn new(
         count: u32,
         prompt: Option<&str>,
@@ -37,18 +37,26 @@ impl Written {
             let message = format!("{} reads no tokens: give a decoder, e.g. gpt2-char", model.name());
             return Err(InputError::flag("generate", count.to_string(), message));
         };
-        let is_text = tokens == BYTES;
-        let prompt = match prompt {
-            Some("") => return Err(InputError::flag("prompt", "", "is empty: give a text, or leave it out")),
-            Some(text) if !is_text => {
-                let message = format!("the tokens of {} are no bytes: leave it out", model.name());
+        let spelling = match Dataset::spelling(&experiment.data)? {
+            Spelling::Numbers if tokens == BYTES => Spelling::Bytes,
+            known => known,
+        };
+        if prompt == Some("") {
+            return Err(InputError::flag("prompt", "", "is empty: give a text, or leave it out"));
+        }
+        let prompt = match (spelling.encode(prompt.unwrap_or("\n")), prompt) {
+            (Some(tokens), _) => tokens,
+            (None, None) => vec![0],
+            (None, Some(text)) => {
+                let message = format!(
+                    "the tokens of the data {} are no bytes and of no known tokenizer: leave it out, or pack texts with a tokenizer \
+                     (lockstep data pack --text FILE --tokenizer FILE)",
+                    experiment.data
+                );
                 return Err(InputError::flag("prompt", text, message));
             }
-            Some(text) => text.bytes().map(u32::from).collect(),
-            None if is_text => vec![u32::from(b'\n')],
-            None => vec![0],
         };
-        Ok(Written { count, prompt, is_text })
+        Ok(Written { count, prompt, spelling })
     }
 
     /// A note of what a trained model writes, which a table of values alone has no place for. What is trained stays, whatever it
@@ -69,10 +77,8 @@ impl Written {
     fn by(&self, measured: &mut MeasuredTraining) -> Result<String, Failure> {
         let seed = measured.seed;
         let tokens = measured.run.generate(&self.prompt, self.count as usize, seed).map_err(run_failure)?;
-        if !self.is_text {
-            return Ok(tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
-        }
-        let bytes: Vec<u8> = self.prompt.iter().chain(&tokens).map(|token| *token as u8).collect();
-        Ok(format!("{:?}", String::from_utf8_lossy(&bytes)))
+        let all: Vec<u32> = self.prompt.iter().chain(&tokens).copied().collect();
+        let numbers = || tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        Ok(self.spelling.decode(&all).map_or_else(numbers, |text| format!("{text:?}")))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockstep_data::cifar::{self, RecordForm};
 use lockstep_data::format::{Header, IndexEntry, checksum};
-use lockstep_data::{SampleEntry, TokenHeader, lmdb, shards};
+use lockstep_data::{SampleEntry, TokenHeader, Tokenizer, lmdb, shards};
 use lockstep_experiment::Experiment;
 use lockstep_machines::nccl_log::{self, Asked};
 use lockstep_machines::{Import, import_machine};
@@ -192,6 +192,20 @@ pub(crate) fn packed(input: &[u8]) -> bool {
         let _ = read(&sealed);
     }
     read(input).is_ok()
+}
+
+/// A tokenizer; its tokens are in its vocabulary, and those of a text decode to it where texts are not changed before.
+pub(crate) fn tokenizer(input: &[u8]) -> bool {
+    let Ok(read) = Tokenizer::parse("t.json", input) else { return false };
+    let texts = ["In the beginning was the Word.\n\n 12345 \u{1F600}", " don't <|endoftext|>", "aaaaaaaaaaaaaaaa"];
+    for text in texts.map(str::to_owned).into_iter().chain([text(input).chars().take(300).collect()]) {
+        let tokens = read.encode(&text);
+        assert!(tokens.iter().all(|token| *token < read.vocabulary()), "a token beyond the vocabulary");
+        let decoded = read.decode(&tokens);
+        assert!(text.is_empty() || !decoded.is_empty(), "a text without tokens");
+    }
+    let _ = (read.end(), read.decode(&[0, u32::MAX]), read.sha256());
+    true
 }
 
 /// A packed token set, with its own checksums and with those that its bytes have; its documents and tokens.

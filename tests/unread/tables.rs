@@ -181,6 +181,7 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--out", "data", Some("other.pack")),
     ("--out", "man", Some("others")),
     ("--text", "data", Some("@/text.txt")),
+    ("--tokenizer", "data", Some("@/tokenizer.json")),
     ("--shard", "", Some("1/2")),
     ("--merge", "", Some("2")),
     ("--jobs", "", Some("2")),

@@ -24,6 +24,7 @@ mod set;
 mod source;
 mod token_file;
 mod token_pack;
+mod tokenizer;
 
 pub use memory_left::available_memory;
 pub use normalisation::Normalisation;
@@ -32,9 +33,10 @@ pub use packed::Packed;
 pub use picture::{QUALITY, decode as decode_jpeg, keep as keep_jpeg, size as jpeg_size};
 pub use pixels::{MOST_PIXELS, Picture};
 pub use set::{
-    Coming, Dataset, Decoded, Finish, Moves, PackedMoves, Parts, Recipe, Reserved, Round, Sampler, Transform,
+    Coming, Dataset, Decoded, Finish, Moves, PackedMoves, Parts, Recipe, Reserved, Round, Sampler, Spelling, Transform,
     Untransformed, Window,
 };
 pub use source::{Sample, SampleEntry, SetPart, Source, cifar, lmdb, shards};
 pub use token_file::{TokenFile, TokenHeader};
-pub use token_pack::{BYTES, TokenWriter, pack_bytes, read_text_file};
+pub use token_pack::{BYTES, TokenWriter, pack_texts, read_text_file, tokens_of_document};
+pub use tokenizer::Tokenizer;

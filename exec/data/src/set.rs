@@ -21,6 +21,7 @@ mod recipe;
 mod resample;
 mod sampler;
 mod spare;
+mod spelling;
 mod split;
 mod subset;
 mod synthetic;
@@ -43,11 +44,15 @@ use pixels::Pixels;
 pub use recipe::Recipe;
 pub use resample::Window;
 pub use sampler::Sampler;
+pub use spelling::Spelling;
 use subset::Subset;
 use tokens::Tokens;
 pub use transform::{Decoded, Transform, Untransformed};
 
 use crate::token_file::TokenFile;
+
+/// The sets that are part of the binary.
+const NAMES: [&str; 4] = ["mnist", SetSizes::TEXT.0, SetSizes::TEXT_BPE.0, "synthetic"];
 
 /// Labelled images of one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,7 +156,8 @@ impl Dataset {
     }
 
     /// Returns (training part, held-out part), normalised, of the set named by `--data`: `mnist` (5,000 digits that are
-    /// part of the binary), `text` (a text that is, for models of tokens), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a
+    /// part of the binary), `text` (the bytes of a text that is, for models of tokens), `text-bpe` (its tokens by the
+    /// tokenizer that is, too), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a
     /// folder of IDX files, or packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`.
     /// After any of them `:TRAIN+HELD_OUT` takes that many samples of the two parts, always the same ones.
     ///
@@ -210,7 +216,7 @@ impl Dataset {
         let is_path = |name: &str| Path::new(name).exists() || elsewhere && name.contains(['/', '.']);
         match name.split_once(':') {
             _ if files::packed(name).is_some() || is_path(name) => Ok(()),
-            None if ["mnist", "text", "synthetic"].contains(&name) => Ok(()),
+            None if NAMES.contains(&name) => Ok(()),
             Some(("synthetic", samples)) if samples.parse::<u32>().is_ok_and(|samples| samples > 0) => Ok(()),
             _ => Err(unknown(what)),
         }
@@ -239,7 +245,7 @@ impl Dataset {
         match (files::packed(name), name.split_once(':')) {
             (_, None) if name == "mnist" => digits::load(),
             (Some((train, _)), _) if TokenFile::is(train) => Err(tokens_for(model, name)),
-            (_, None) if name == "text" => Err(tokens_for(model, name)),
+            _ if texts::is_text(name) => Err(tokens_for(model, name)),
             (Some(files), _) => files::load_packed(files, model.input()),
             (_, None) if name == "synthetic" => synthetic::load(model.input(), model.classes(), None),
             (_, Some(("synthetic", samples))) => synthetic::load(model.input(), model.classes(), Some(samples)),
@@ -263,7 +269,7 @@ impl Dataset {
             return texts::load_packed(files, model);
         }
         match name.split_once(':') {
-            None if name == "text" => texts::load(model),
+            None if texts::is_text(name) => texts::load(name, model),
             None if name == "synthetic" => synthetic_tokens::load(model, tokens, None),
             Some(("synthetic", samples)) => synthetic_tokens::load(model, tokens, Some(samples)),
             // Images, which the check of what the model takes refuses.
@@ -337,11 +343,12 @@ fn tokens_for(model: &Model, name: &str) -> InputError {
 
 /// The error for a name that is neither a data set nor a path.
 fn unknown(what: &str) -> InputError {
-    let meant = nearest(what, ["mnist", "text", "synthetic"]);
+    let meant = nearest(what, NAMES);
     let hint = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
     let message = format!(
-        "there is no such folder or file: {hint}write mnist, text, synthetic, synthetic:SAMPLES, a folder of IDX files, TRAIN.pack \
-         or TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for that many samples"
+        "there is no such folder or file: {hint}write {}, synthetic:SAMPLES, a folder of IDX files, TRAIN.pack \
+         or TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for that many samples",
+        NAMES.join(", ")
     );
     InputError::flag("data", what, message)
 }

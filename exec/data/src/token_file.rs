@@ -1,5 +1,5 @@
-//! Reads and writes packed token sets: a header page, the tokens, the checksum of each block, and where documents begin; all
-//! numbers little-endian.
+//! Reads and writes packed token sets: a header page, the tokens, the checksum of each block, where documents begin, and the tokenizer
+//! that made the tokens; all numbers little-endian.
 //!
 //! A block is verified when one of its tokens is first read, so that opening a large set reads none of them.
 
@@ -13,11 +13,12 @@ use memmap2::Mmap;
 
 use crate::format::checksum;
 use crate::packed::map;
+use crate::tokenizer::Tokenizer;
 
 /// The first eight bytes.
 pub(crate) const MAGIC: [u8; 8] = *b"locktoks";
-/// Version of the format; a reader refuses others.
-pub(crate) const VERSION: u32 = 1;
+/// Versions of the format, of sets without a tokenizer and with one; a reader refuses others.
+const VERSIONS: [u32; 2] = [1, 2];
 /// Bytes before the first token: a page.
 pub(crate) const TOKENS: u64 = 4096;
 /// Bytes of the header, its checksum included.
@@ -38,6 +39,8 @@ pub struct TokenHeader {
     pub documents: u64,
     /// CRC-32 of all that follows the tokens.
     pub index_checksum: u32,
+    /// Bytes of the tokenizer's file, which ends the set; 0 without one.
+    pub tokenizer: u64,
 }
 
 impl TokenHeader {
@@ -51,22 +54,32 @@ impl TokenHeader {
         self.tokens.checked_mul(self.width())?.checked_add(TOKENS)
     }
 
-    /// Bytes of the whole file.
-    pub fn bytes(&self) -> Option<u64> {
+    /// Where the documents end and the tokenizer begins.
+    fn end_of_index(&self) -> Option<u64> {
         let documents = self.documents.checked_mul(8)?;
         self.index()?.checked_add(4 * self.tokens.div_ceil(BLOCK))?.checked_add(documents)
+    }
+
+    /// Bytes of the whole file.
+    pub fn bytes(&self) -> Option<u64> {
+        self.end_of_index()?.checked_add(self.tokenizer)
+    }
+
+    fn version(&self) -> u32 {
+        VERSIONS[usize::from(self.tokenizer > 0)]
     }
 
     /// Encodes the page before the tokens.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(TOKENS as usize);
         bytes.extend(MAGIC);
-        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.version().to_le_bytes());
         bytes.extend((self.width() as u32).to_le_bytes());
         bytes.extend(self.tokens.to_le_bytes());
         bytes.extend(self.documents.to_le_bytes());
         bytes.extend(self.vocabulary.to_le_bytes());
         bytes.extend(self.index_checksum.to_le_bytes());
+        bytes.extend(self.tokenizer.to_le_bytes());
         bytes.resize(HEADER - 4, 0);
         bytes.extend(checksum(&bytes).to_le_bytes());
         bytes.resize(TOKENS as usize, 0);
@@ -83,16 +96,18 @@ impl TokenHeader {
         };
         let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        if word(8) != VERSION {
-            return Err(format!("has version {}, and this reads {VERSION}: pack it again", word(8)));
+        if !VERSIONS.contains(&word(8)) {
+            let [oldest, newest] = VERSIONS;
+            return Err(format!("has version {}, and this reads {oldest} and {newest}: pack it again", word(8)));
         }
         if word(HEADER - 4) != checksum(&header[..HEADER - 4]) {
             return Err(format!("the header is damaged (bytes 0 to {}): pack it again", HEADER - 1));
         }
-        let found =
-            TokenHeader { tokens: long(16), documents: long(24), vocabulary: word(32), index_checksum: word(36) };
+        let (vocabulary, index_checksum, tokenizer) = (word(32), word(36), long(40));
+        let found = TokenHeader { tokens: long(16), documents: long(24), vocabulary, index_checksum, tokenizer };
         let is_vocabulary = (2..=MOST_TOKENS).contains(&found.vocabulary);
-        if !is_vocabulary || u64::from(word(12)) != found.width() || !(1..=found.tokens).contains(&found.documents) {
+        let is_width = u64::from(word(12)) == found.width() && word(8) == found.version();
+        if !is_vocabulary || !is_width || !(1..=found.tokens).contains(&found.documents) {
             return Err("the header contradicts itself: pack it again".to_owned());
         }
         match found.bytes() {
@@ -114,7 +129,8 @@ impl TokenHeader {
         if checksum(index) != self.index_checksum {
             return Err(format!("the index is damaged (bytes {from} to {}): pack it again", file.len() - 1));
         }
-        let borders = index[4 * self.tokens.div_ceil(BLOCK) as usize..].as_chunks::<8>().0;
+        let borders = &index[4 * self.tokens.div_ceil(BLOCK) as usize..];
+        let borders = borders[..8 * self.documents as usize].as_chunks::<8>().0;
         let borders: Vec<u64> = borders.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         let ascend = borders.windows(2).all(|pair| pair[0] < pair[1]);
         match borders[0] == 0 && ascend && borders[borders.len() - 1] < self.tokens {
@@ -218,6 +234,22 @@ impl TokenFile {
     /// The number of the first token of each document.
     pub fn documents(&self) -> &[u64] {
         &self.documents
+    }
+
+    /// The file of the tokenizer that made the tokens; empty where none is known.
+    pub fn tokenizer_json(&self) -> &[u8] {
+        &self.map[self.map.len() - self.header.tokenizer as usize..]
+    }
+
+    /// The tokenizer that made the tokens; `None` where none is known.
+    ///
+    /// # Errors
+    /// One that is not read.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, InputError> {
+        match self.tokenizer_json() {
+            [] => Ok(None),
+            json => Tokenizer::parse(&format!("the tokenizer in {}", self.place), json).map(Some),
+        }
     }
 
     /// Verifies the blocks of these tokens that have not been verified: their checksums, and that each token is below the

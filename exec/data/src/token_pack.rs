@@ -1,4 +1,4 @@
-//! Packs texts into a token set: each file a document, its bytes the tokens.
+//! Packs texts into a token set: each file a document, its bytes the tokens, or those of a tokenizer.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -10,6 +10,7 @@ use lockstep_topology::InputError;
 
 use crate::format::checksum;
 use crate::token_file::{BLOCK, MOST_TOKENS, TOKENS, TokenHeader};
+use crate::tokenizer::Tokenizer;
 
 /// The vocabulary where the tokens are bytes.
 pub const BYTES: u32 = SetSizes::BYTES;
@@ -24,6 +25,8 @@ pub struct TokenWriter {
     block: Vec<u8>,
     checksums: Vec<u32>,
     documents: Vec<u64>,
+    /// The file of the tokenizer that made the tokens.
+    tokenizer: Vec<u8>,
 }
 
 impl TokenWriter {
@@ -39,14 +42,23 @@ impl TokenWriter {
         let mut name = out.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
-        let header = TokenHeader { tokens: 0, vocabulary, documents: 0, index_checksum: 0 };
+        let header = TokenHeader { tokens: 0, vocabulary, documents: 0, index_checksum: 0, tokenizer: 0 };
         let begun = File::create(&partial).and_then(|file| {
             let mut file = BufWriter::with_capacity(1 << 20, file);
             file.write_all(&[0; TOKENS as usize]).map(|()| file)
         });
         let file = begun.map_err(|failure| unwritable(out, &failure))?;
-        let (block, checksums, documents) = Default::default();
-        Ok(TokenWriter { out: out.to_owned(), partial, file, header, block, checksums, documents })
+        let (block, checksums, documents, tokenizer) = Default::default();
+        Ok(TokenWriter { out: out.to_owned(), partial, file, header, block, checksums, documents, tokenizer })
+    }
+
+    /// Begins a set of this tokenizer's tokens at `out`, which has its file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn of_tokenizer(out: &Path, tokenizer: &Tokenizer) -> Result<TokenWriter, InputError> {
+        let writer = TokenWriter::create(out, tokenizer.vocabulary())?;
+        Ok(TokenWriter { tokenizer: tokenizer.json().to_vec(), ..writer })
     }
 
     /// Adds a document; one without tokens is none.
@@ -96,9 +108,10 @@ impl TokenWriter {
             self.end_block()?;
         }
         let sums = self.checksums.iter().flat_map(|sum| sum.to_le_bytes());
-        let index: Vec<u8> = sums.chain(self.documents.iter().flat_map(|first| first.to_le_bytes())).collect();
-        let header =
-            TokenHeader { documents: self.documents.len() as u64, index_checksum: checksum(&index), ..self.header };
+        let mut index: Vec<u8> = sums.chain(self.documents.iter().flat_map(|first| first.to_le_bytes())).collect();
+        let (documents, tokenizer) = (self.documents.len() as u64, self.tokenizer.len() as u64);
+        index.append(&mut self.tokenizer);
+        let header = TokenHeader { documents, index_checksum: checksum(&index), tokenizer, ..self.header };
         let out = self.out;
         let complete = self.file.write_all(&index).and_then(|()| {
             use std::os::unix::fs::FileExt;
@@ -135,14 +148,40 @@ pub fn read_text_file(path: &Path) -> Result<Vec<u8>, InputError> {
     read.map(|_| text).map_err(wrong)
 }
 
-/// Packs the files `texts`, each a document whose bytes are its tokens; `progress` hears of the files that are done.
+/// The tokens of a document as packed sets have them: those of its text, and the one that ends documents.
 ///
 /// # Errors
-/// A file that cannot be read, no text at all, or an output that cannot be written.
-pub fn pack_bytes(texts: &[PathBuf], out: &Path, mut progress: impl FnMut(usize)) -> Result<TokenHeader, InputError> {
-    let mut writer = TokenWriter::create(out, BYTES)?;
-    for (number, text) in texts.iter().enumerate() {
-        let added = read_text_file(text).and_then(|text| writer.add(text.into_iter().map(u32::from)));
+/// A text that is not UTF-8, at its first such byte.
+pub fn tokens_of_document(place: &str, text: &[u8], tokenizer: &Tokenizer) -> Result<Vec<u32>, InputError> {
+    let text = str::from_utf8(text).map_err(|error| {
+        let message = "is no UTF-8, which tokenizers need: convert the text, or leave the tokenizer out to pack bytes";
+        InputError::new(place, format!("byte {}", error.valid_up_to()), message)
+    })?;
+    let mut tokens = tokenizer.encode(text);
+    if !tokens.is_empty() {
+        tokens.extend(tokenizer.end().map(|(_, token)| token));
+    }
+    Ok(tokens)
+}
+
+/// Packs the files `texts`, each a document, whose tokens are its bytes or those of a tokenizer; `progress` hears of the files that
+/// are done.
+///
+/// # Errors
+/// A file that cannot be read or is no text, no text at all, or an output that cannot be written.
+pub fn pack_texts(
+    texts: &[PathBuf],
+    tokenizer: Option<&Tokenizer>,
+    out: &Path,
+    mut progress: impl FnMut(usize),
+) -> Result<TokenHeader, InputError> {
+    let begun = tokenizer.map(|tokenizer| TokenWriter::of_tokenizer(out, tokenizer));
+    let mut writer = begun.unwrap_or_else(|| TokenWriter::create(out, BYTES))?;
+    for (number, path) in texts.iter().enumerate() {
+        let added = read_text_file(path).and_then(|text| match tokenizer {
+            Some(tokenizer) => writer.add(tokens_of_document(&path.display().to_string(), &text, tokenizer)?),
+            None => writer.add(text.into_iter().map(u32::from)),
+        });
         if let Err(error) = added {
             let _ = std::fs::remove_file(&writer.partial);
             return Err(error);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lockstep_data::{BYTES, Dataset, TokenFile, TokenHeader, TokenWriter, pack_bytes};
+use lockstep_data::{BYTES, Dataset, TokenFile, TokenHeader, TokenWriter, pack_texts};
 use lockstep_readers::parse_model;
 use proptest::prelude::*;
 
@@ -135,14 +135,14 @@ fn bytes_of_texts_are_tokens_and_each_file_is_a_document() {
     std::fs::write(&texts[1], "").unwrap();
     std::fs::write(&texts[2], "c\u{e9}").unwrap();
     let out = file("texts.pack");
-    let header = pack_bytes(&texts, &out, |_| {}).unwrap();
+    let header = pack_texts(&texts, None, &out, |_| {}).unwrap();
     assert_eq!((header.tokens, header.documents, header.vocabulary), (6, 2, BYTES));
     let mut tokens = [0; 6];
     TokenFile::open(&out).unwrap().copy(0, &mut tokens);
     assert_eq!(tokens, [65, 98, 10, 99, 0xc3, 0xa9]);
-    let nothing = pack_bytes(&texts[1..2], &file("nothing.pack"), |_| {}).unwrap_err().to_string();
+    let nothing = pack_texts(&texts[1..2], None, &file("nothing.pack"), |_| {}).unwrap_err().to_string();
     assert!(nothing.contains("the files have no text"), "{nothing}");
-    let absent = pack_bytes(&[file("absent.txt")], &out, |_| {}).unwrap_err().to_string();
+    let absent = pack_texts(&[file("absent.txt")], None, &out, |_| {}).unwrap_err().to_string();
     assert!(absent.contains("absent.txt") && absent.contains("cannot be read"), "{absent}");
     assert!(TokenFile::is(&out) && !TokenFile::is(&texts[0]));
     texts.iter().chain([&out]).for_each(|path| std::fs::remove_file(path).unwrap());
@@ -156,7 +156,10 @@ fn sets_that_do_not_fit_a_model_are_refused() {
     let refused =
         |what: &str, positions, tokens| Dataset::load(what, &model(positions, tokens)).unwrap_err().to_string();
     for (error, wanted) in [
-        (refused(&path, 4, 499), "500 classes: the model m tells 499 apart"),
+        (
+            refused(&path, 4, 499),
+            "a vocabulary of 500: the model m tells 499 tokens apart: give it as many, a decoder by vocabulary=500",
+        ),
         (refused(&path, 200, 500), "300 tokens: make 1 windows of 200 positions, and 2 to"),
         (refused(&format!("{path}+{other}"), 4, 500), "the training tokens have a vocabulary of 500"),
         (refused("mnist", 4, 500), "images of 1×28×28: the model m takes position 4"),

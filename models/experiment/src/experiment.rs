@@ -126,6 +126,8 @@ macro_rules! fields {
             pub library: Option<Algorithm>,
             /// Samples of the data set, where it has been loaded.
             pub loaded: Option<SetSizes>,
+            /// SHA-256 of the tokenizer in its packed files, where they have one and training was asked for.
+            pub tokenizer: Option<String>,
             /// Cores of the host, the fewest of all hosts, where the data set has been loaded or is predicted as if it were.
             pub cores: Option<u32>,
             /// Initial values of parameters, where a file of weights has been loaded.
@@ -155,6 +157,7 @@ macro_rules! fields {
                     judged_epochs: LAST_EPOCHS,
                     library: None,
                     loaded: None,
+                    tokenizer: None,
                     cores: None,
                     initial: None,
                     places: BTreeMap::new(),
@@ -264,15 +267,19 @@ impl Experiment {
         error.at(place.unwrap_or(ErrorPlace::Flag(key)))
     }
 
-    /// The same with the data that its model trains on where none are stated: of a model that has all bytes among its tokens
-    /// the text that is part of the binary, else synthetic ones.
+    /// The same with the data that its model trains on where none are stated: of a model of tokens the text that is part of the binary,
+    /// by its tokenizer where the model has as many tokens, as bytes where it has those, else synthetic ones.
     #[must_use]
     pub fn with_data(mut self) -> Experiment {
         // Files of other frameworks have no tokens.
         let is_foreign = [".onnx", ".prototxt"].iter().any(|ending| self.model.contains(ending));
         if !self.sets("data") && !is_foreign && !self.model.is_empty() {
             let tokens = self.load_model(&self.model).ok().and_then(|model| model.tokens());
-            let of = if tokens >= Some(SetSizes::BYTES) { "text" } else { "synthetic" };
+            let of = match tokens {
+                Some(SetSizes::BPE..) => SetSizes::TEXT_BPE.0,
+                Some(SetSizes::BYTES..) => SetSizes::TEXT.0,
+                _ => "synthetic",
+            };
             of.clone_into(&mut self.data);
         }
         self.arms.iter_mut().for_each(|arm| {
@@ -280,6 +287,12 @@ impl Experiment {
             arm.experiment = own.with_data();
         });
         self
+    }
+
+    /// The data, with the tokenizer of packed files where they have one: other tokens are other data.
+    pub fn data_with_tokenizer(&self) -> String {
+        let own = |sha256: &String| format!("{} (tokenizer {sha256})", self.data);
+        self.tokenizer.as_ref().map_or_else(|| self.data.clone(), own)
     }
 
     /// Samples of the data set, for a model whose inputs have this shape: as loaded, from `[input]`, or by its name;

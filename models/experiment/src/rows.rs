@@ -242,14 +242,15 @@ macro_rules! rows {
             reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::price),
         }
         "data" data: String = "synthetic".to_owned(),
-        "Data: mnist, text (the default of models of 256 tokens or more), synthetic, synthetic:SAMPLES, a folder of IDX files, or packed \
+        "Data: mnist, text (the default of models of 256 tokens or more), text-bpe (the default of those of 1024 or more: the same text in \
+         tokens of a tokenizer), synthetic, synthetic:SAMPLES, a folder of IDX files, or packed \
          files (lockstep data pack): TRAIN.pack, of which a tenth is held out, or TRAIN.pack+HELD_OUT.pack", {
             value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data),
             flag_of: PREDICT | RUN | TRAIN, identify: |e, all| {
                 // Predictions depend on the data only by its shuffles' time.
                 if e.sampling.shuffles() { all.set("data", &e.data) }
             },
-            trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),
+            trained: Some((Trained::As, |run| Some(run.experiment.data_with_tokenizer()))),
         }
         "decode_threads" decode_threads: Option<u32> = None,
         "Threads of each process that prepare batches while ranks compute: by default of packed JPEG or PNG files, and of arrays and augmented \

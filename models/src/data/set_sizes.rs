@@ -83,9 +83,11 @@ impl SetSizes {
             let (train, held_out) = counts.split_once('+')?;
             Some(SetSizes::of_counts(train.parse().ok()?, held_out.parse().ok()?))
         };
+        let of_text = |tokens| Some(SetSizes::of_windows(SetSizes::windows(tokens, input.elements())));
         match what.split_once(':') {
             None if what == "mnist" => Some(SetSizes::MNIST),
-            None if what == "text" => Some(SetSizes::of_windows(SetSizes::windows(SetSizes::TEXT, input.elements()))),
+            None if what == SetSizes::TEXT.0 => of_text(SetSizes::TEXT.1),
+            None if what == SetSizes::TEXT_BPE.0 => of_text(SetSizes::TEXT_BPE.1),
             None if what == "synthetic" => Some(SetSizes::synthetic(SetSizes::default_synthetic(input))),
             Some(("synthetic", count)) if count.parse::<u32>().is_ok() => count.parse().ok().map(SetSizes::synthetic),
             _ => subset(),
@@ -101,8 +103,12 @@ impl SetSizes {
 
     /// The vocabulary of texts whose tokens are bytes.
     pub const BYTES: u32 = 256;
-    /// The bytes of the text that is part of the binary.
-    pub const TEXT: u64 = 952_775;
+    /// The vocabulary of the tokenizer that is part of the binary.
+    pub const BPE: u32 = 1024;
+    /// The set of the text that is part of the binary, and its bytes.
+    pub const TEXT: (&str, u64) = ("text", 952_775);
+    /// The set of the same text by the tokenizer that is part of the binary, and its tokens.
+    pub const TEXT_BPE: (&str, u64) = ("text-bpe", 306_157);
 
     /// The windows of so many positions in so many tokens: each begins where the one before ends, and needs one token more.
     pub fn windows(tokens: u64, positions: u64) -> u64 {

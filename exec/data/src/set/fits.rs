@@ -4,6 +4,7 @@ use lockstep_models::{Dimension, Model, Shape};
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::Dataset;
+use super::pixels::Pixels;
 
 impl Dataset {
     /// Whether `model` can be trained on these images: equal shapes, and an output for every label.
@@ -11,6 +12,15 @@ impl Dataset {
     /// # Errors
     /// The mismatch, with both values.
     pub fn check_fits(&self, model: &Model) -> Result<(), InputError> {
+        if model.tokens().is_some() && matches!(self.pixels, Pixels::Tokens(_)) && self.classes > model.classes() {
+            let message = format!(
+                "the model {} tells {} tokens apart: give it as many, a decoder by vocabulary={}, or use data of fewer",
+                model.name(),
+                model.classes(),
+                self.classes
+            );
+            return Err(InputError::new(&self.place, format!("a vocabulary of {}", self.classes), message));
+        }
         self.check_takes(model.name(), model.input(), model.classes())?;
         if let Some(tokens) = model.tokens().filter(|tokens| self.classes > *tokens) {
             let message = format!("the model {} takes tokens below {tokens}: give its input as many", model.name());

@@ -11,19 +11,37 @@ use lockstep_topology::InputError;
 use super::Dataset;
 use super::tokens::{Stream, Tokens};
 use crate::token_file::TokenFile;
-use crate::token_pack::BYTES;
+use crate::token_pack::{BYTES, tokens_of_document};
+use crate::tokenizer::Tokenizer;
 
-/// The text as it ships; `data/README.md` has its origin.
+/// The text as it ships, and its tokenizer; `data/README.md` has their origin.
 const FILE: &[u8] = include_bytes!("../../../../data/new-testament.txt.gz");
+const TOKENIZER: &[u8] = include_bytes!("../../../../data/new-testament-tokenizer.json");
 
-/// Returns (training part, held-out part) of the text that is part of the binary, whose tokens are bytes.
-pub(super) fn load(model: &Model) -> Result<(Dataset, Dataset), InputError> {
+/// Whether a set is of the text that is part of the binary, as bytes or as tokens of its tokenizer.
+pub(super) fn is_text(name: &str) -> bool {
+    name == SetSizes::TEXT.0 || name == SetSizes::TEXT_BPE.0
+}
+
+/// Returns (training part, held-out part) of the text that is part of the binary: its bytes, or tokens.
+pub(super) fn load(name: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
     let mut text = Vec::new();
     if let Err(error) = MultiGzDecoder::new(FILE).read_to_end(&mut text) {
-        return Err(InputError::new("text", "", format!("the gzip stream is broken ({error}): restore the file")));
+        return Err(InputError::new(name, "", format!("the gzip stream is broken ({error}): restore the file")));
     }
-    let stream = Stream::Memory(Arc::new(text.into_iter().map(u32::from).collect()));
-    parts("text", BYTES, stream, model.sample())
+    let (vocabulary, tokens) = match name == SetSizes::TEXT.0 {
+        true => (BYTES, text.into_iter().map(u32::from).collect()),
+        false => {
+            let tokenizer = own_tokenizer()?;
+            (tokenizer.vocabulary(), tokens_of_document(name, &text, &tokenizer)?)
+        }
+    };
+    parts(name, vocabulary, Stream::Memory(Arc::new(tokens)), model.sample())
+}
+
+/// The tokenizer that is part of the binary.
+pub(super) fn own_tokenizer() -> Result<Tokenizer, InputError> {
+    Tokenizer::parse(SetSizes::TEXT_BPE.0, TOKENIZER)
 }
 
 /// The same of packed files; without a second one, of the last tenth of the first.
@@ -40,6 +58,10 @@ pub(super) fn load_packed(
         let message = format!("the training tokens have a vocabulary of {vocabulary}: pack both with one tokenizer");
         let value = format!("a vocabulary of {}", second.header().vocabulary);
         return Err(InputError::new(second.place(), value, message));
+    }
+    if second.tokenizer_json() != first.tokenizer_json() {
+        let message = format!("was not packed with the tokenizer of {place}: pack both with one");
+        return Err(InputError::new(second.place(), "", message));
     }
     let whole = |file: Arc<TokenFile>| {
         let place = file.place().to_owned();

@@ -1,5 +1,6 @@
 //! Trains one run of a trained sweep, and makes its rows: training losses and the accuracy after each epoch.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lockstep_data::Dataset;
@@ -50,6 +51,9 @@ impl Data {
 pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<EpochRow>, Failure> {
     let data = data.of(planned)?;
     let loaded = Dataset::sizes((&data.0, &data.1));
+    if let Some(weights) = &planned.experiment.weights {
+        Dataset::check_tokenizer(&planned.experiment.data, Path::new(weights))?;
+    }
     // Where threads prepare samples, this is done by tasks of the program, as many ahead as the experiment says.
     let initial = planned.experiment.initial_values(&planned.configuration.job.model)?.map(|(values, _)| values);
     let cores = Some(Cores::find().count() as u32);
