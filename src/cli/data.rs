@@ -40,7 +40,7 @@ pub(super) enum Data {
             conflicts_with_all = ["source", "short_side", "part", "threads", "skip_bad", "shuffle_seed"]
         )]
         text: Vec<PathBuf>,
-        /// With --text: Hugging Face's file of a byte-level BPE tokenizer, as those of gpt2, llama 3 and qwen
+        /// With --text: Hugging Face's file of a BPE tokenizer, as those of gpt2, llama, mistral, gemma and qwen
         #[arg(long, value_name = "tokenizer.json", requires = "text", conflicts_with = "source")]
         tokenizer: Option<PathBuf>,
         /// The packed file

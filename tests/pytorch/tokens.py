@@ -4,6 +4,7 @@
 of many scripts with each, and compares token by token; it exits with 1 at the first difference.
 """
 
+import json
 import pathlib
 import random
 import struct
@@ -13,6 +14,7 @@ import tempfile
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+MARK = "▁"
 DATA = pathlib.Path(__file__).parents[2] / "data"
 CL100K = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -58,6 +60,34 @@ def kinds():
         yield name, tokenizer
 
 
+def marked():
+    """Names and files of tokenizers that mark spaces, with bytes for what is no token."""
+    text = " ".join(chr(code) for low, high in RANGES for code in range(low, high) if code % 3)
+    replace, metaspace = normalizers.Replace(" ", MARK), pre_tokenizers.Metaspace
+    for name, normalizer, pre in [
+        ("llama-2", normalizers.Sequence([normalizers.Prepend(MARK), replace]), None),
+        ("gemma", replace, pre_tokenizers.Split(" ", "merged_with_previous")),
+        ("mistral", None, metaspace(replacement=MARK, prepend_scheme="first", split=False)),
+        ("words", None, metaspace(replacement=MARK, prepend_scheme="always", split=True)),
+    ]:
+        drawn = Tokenizer(models.BPE())
+        drawn.pre_tokenizer = metaspace(replacement=MARK)
+        trainer = trainers.BpeTrainer(vocab_size=1500, limit_alphabet=700, show_progress=False)
+        drawn.train_from_iterator([text, "In the beginning 12345 1234567 don't DON'T\n\n \n" * 9] * 3, trainer)
+        model = json.loads(drawn.to_str())["model"]
+        first = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+        tokens = first + sorted(model["vocab"], key=model["vocab"].get)
+        merges = [tuple(pair) for pair in model["merges"]]
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        tokenizer = Tokenizer(models.BPE(vocabulary, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+        if normalizer:
+            tokenizer.normalizer = normalizer
+        if pre:
+            tokenizer.pre_tokenizer = pre
+        tokenizer.add_special_tokens(["<|endoftext|>", AddedToken("<|end|>", normalized=name == "llama-2", special=True)])
+        yield name, tokenizer
+
+
 def draw(random_numbers):
     """A random text."""
 
@@ -87,7 +117,7 @@ def main():
         files = [folder / f"{number}.txt" for number in range(count)]
         for path, text in zip(files, texts):
             path.write_bytes(text.encode())
-        for name, tokenizer in kinds():
+        for name, tokenizer in [*kinds(), *marked()]:
             (folder / "tokenizer.json").write_text(tokenizer.to_str())
             call = [lockstep, "data", "pack", "--text", *map(str, files), "--tokenizer", str(folder / "tokenizer.json")]
             subprocess.run([*call, "--out", str(folder / "set.pack"), "--format", "json", "--quiet"], check=True, capture_output=True)

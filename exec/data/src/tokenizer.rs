@@ -1,13 +1,15 @@
 //! `Tokenizer`: encodes texts as tokens and decodes them, as a `tokenizer.json` of Hugging Face says.
 //!
-//! Tokenizers of byte-level BPE are read, in which every text has tokens and the tokens of a text decode to it. Their ids are those
-//! of Hugging Face's library without the tokens that it puts around single texts.
+//! Tokenizers of BPE are read whose tokens are bytes, or characters and bytes where a character is no token, so that every text has
+//! tokens. Their ids are those of Hugging Face's library without the tokens that it puts around single texts.
 
 mod added;
 mod bytes;
 mod file;
 mod merges;
 mod pieces;
+mod preparation;
+mod units;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,13 +17,13 @@ use std::sync::Arc;
 
 use lockstep_topology::{Bytes, InputError, read_bytes};
 use sha2::{Digest, Sha256};
-use unicode_normalization::UnicodeNormalization;
 
 use crate::token_file::MOST_TOKENS;
 use added::{Added, Part};
-use bytes::{bytes_of, character_of};
-use file::{Bpe, CURE, File, Preparation};
+use file::{Bpe, CURE, File};
 use merges::Merges;
+use preparation::Preparation;
+use units::{Texts, Units, texts_of};
 
 /// The longest file: the largest vocabularies take some 40 MB.
 const LONGEST: Bytes = Bytes(1 << 30);
@@ -32,21 +34,20 @@ const REMEMBERED: (usize, usize) = (1 << 16, 64);
 /// What stands for a token that the tokenizer does not have.
 const UNKNOWN: &[u8] = "\u{fffd}".as_bytes();
 
-/// A byte-level BPE tokenizer.
+/// A BPE tokenizer.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     /// The file, as it was read.
     json: Arc<[u8]>,
     preparation: Preparation,
-    /// The token of each byte.
-    bytes: [u32; 256],
+    units: Units,
     merges: Merges,
     /// Pieces that are tokens whatever pairs say; empty where pairs decide.
-    whole: HashMap<Box<[u8]>, u32>,
+    whole: HashMap<Box<str>, u32>,
     /// Tokens found in a text as they are: before it is normalised, and after.
     added: [Added; 2],
     /// What each token stands for.
-    texts: HashMap<u32, Box<[u8]>>,
+    texts: Texts,
     vocabulary: u32,
     end: Option<(String, u32)>,
 }
@@ -107,10 +108,9 @@ impl Tokenizer {
         for part in self.added[0].parts(text) {
             match part {
                 Part::Token(token) => tokens.push(token),
-                Part::Text(text) if self.preparation.composes => {
-                    self.encode_normalised(&text.nfc().collect::<String>(), &mut known, &mut tokens);
+                Part::Text(text) => {
+                    self.encode_normalised(&self.preparation.normalizer.of(text), &mut known, &mut tokens);
                 }
-                Part::Text(text) => self.encode_normalised(text, &mut known, &mut tokens),
             }
         }
         tokens
@@ -124,15 +124,14 @@ impl Tokenizer {
                     tokens.push(token);
                     continue;
                 }
-                Part::Text(text) if self.preparation.add_space && !text.starts_with(' ') => format!(" {text}").into(),
-                Part::Text(text) => std::borrow::Cow::Borrowed(text),
+                Part::Text(text) => self.preparation.spaced(text, tokens.is_empty()),
             };
             for piece in self.preparation.pattern.pieces(&text) {
                 if let Some(found) = known.get(piece) {
                     tokens.extend(found);
                     continue;
                 }
-                let own = self.encode_piece(piece.as_bytes());
+                let own = self.encode_piece(piece);
                 tokens.extend(&own);
                 if known.len() < REMEMBERED.0 && piece.len() <= REMEMBERED.1 {
                     known.insert(piece.into(), own);
@@ -141,17 +140,22 @@ impl Tokenizer {
         }
     }
 
-    fn encode_piece(&self, piece: &[u8]) -> Vec<u32> {
-        if let Some(token) = self.whole.get(piece) {
-            return vec![*token];
+    fn encode_piece(&self, piece: &str) -> Vec<u32> {
+        match self.whole.get(piece) {
+            Some(token) => vec![*token],
+            None => self.merges.join(&self.units.tokens(piece)),
         }
-        let tokens: Vec<u32> = piece.iter().map(|byte| self.bytes[usize::from(*byte)]).collect();
-        self.merges.join(&tokens)
     }
 
-    /// The bytes for which tokens stand. They are UTF-8 where the tokens are those of a text; a token that there is none of is U+FFFD.
+    /// The bytes for which tokens stand, without the space that was put before their text. They are UTF-8 where the tokens are those of
+    /// a text; a token that there is none of is U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> Vec<u8> {
-        tokens.iter().flat_map(|token| self.texts.get(token).map_or(UNKNOWN, |text| text)).copied().collect()
+        let text = |token: &u32| self.texts.get(token).map_or(UNKNOWN, |text| text);
+        let mut all: Vec<u8> = tokens.iter().flat_map(text).copied().collect();
+        if self.preparation.marks_beginnings() && all.first() == Some(&b' ') {
+            all.remove(0);
+        }
+        all
     }
 }
 
@@ -164,8 +168,9 @@ fn read(json: Arc<[u8]>) -> Result<Tokenizer, String> {
         true => format!("is cut ({error}): copy the whole file"),
         false => format!("is no tokenizer of Hugging Face ({error}): name a tokenizer.json"),
     })?;
-    let (bpe, preparation) = (file.bpe()?, file.preparation()?);
-    let bytes = tokens_of_bytes(&bpe)?;
+    let bpe = file.bpe()?;
+    let preparation = file.preparation(bpe.byte_fallback)?;
+    let units = Units::of(&bpe)?;
     let mut texts = texts_of(&bpe)?;
     for token in file.added_tokens.iter().filter(|token| !token.content.is_empty()) {
         token.check()?;
@@ -184,35 +189,18 @@ fn read(json: Arc<[u8]>) -> Result<Tokenizer, String> {
         Some(((*name).to_owned(), token.id))
     });
     let merges = merges_of(&bpe)?;
-    let whole = match bpe.ignore_merges {
-        true => bpe.vocab.values().filter_map(|token| Some((texts.get(token)?.clone(), *token))).collect(),
-        false => HashMap::new(),
+    let whole = if bpe.ignore_merges { whole(&bpe, &texts) } else { HashMap::new() };
+    let added = [None, Some(preparation.normalizer)].map(|after| Added::of(&file.added_tokens, after));
+    Ok(Tokenizer { json, preparation, units, merges, whole, added, texts, vocabulary: largest + 1, end })
+}
+
+/// The pieces that are tokens: as they are written where texts are characters, else as the bytes that they name, if these are a text.
+fn whole(bpe: &Bpe, texts: &Texts) -> HashMap<Box<str>, u32> {
+    let piece = |(name, token): (&String, &u32)| -> Option<(Box<str>, u32)> {
+        let bytes = if bpe.byte_fallback { name.as_bytes() } else { texts.get(token)? };
+        Some((str::from_utf8(bytes).ok()?.into(), *token))
     };
-    let added = [false, true].map(|normalized| Added::of(&file.added_tokens, normalized));
-    Ok(Tokenizer { json, preparation, bytes, merges, whole, added, texts, vocabulary: largest + 1, end })
-}
-
-/// What the tokens of a vocabulary stand for.
-fn texts_of(bpe: &Bpe) -> Result<HashMap<u32, Box<[u8]>>, String> {
-    let byte_of: HashMap<char, u8> = (0..=255).map(|byte| (character_of(byte), byte)).collect();
-    let mut texts = HashMap::with_capacity(bpe.vocab.len());
-    for (token, number) in &bpe.vocab {
-        if texts.insert(*number, bytes_of(token, |character| byte_of.get(&character).copied())).is_some() {
-            return Err(format!("two tokens of the vocabulary have the number {number}: {CURE}"));
-        }
-    }
-    Ok(texts)
-}
-
-/// The token of each byte.
-fn tokens_of_bytes(bpe: &Bpe) -> Result<[u32; 256], String> {
-    let mut tokens = [0; 256];
-    for (byte, token) in (0..=255).zip(&mut tokens) {
-        let name = character_of(byte).to_string();
-        let own = bpe.vocab.get(&name);
-        *token = *own.ok_or_else(|| format!("has no token {name:?} of the byte {byte:#04x}: {CURE}"))?;
-    }
-    Ok(tokens)
+    bpe.vocab.iter().filter_map(piece).collect()
 }
 
 /// The pairs of a vocabulary.

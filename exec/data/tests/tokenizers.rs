@@ -44,11 +44,14 @@ fn names() -> Vec<char> {
     (0..256u32).map(name).map(|code| char::from_u32(code).unwrap()).collect()
 }
 
-/// Slow and obvious: the tokens of a text that is one piece. The first pair of the list that occurs is joined where it first occurs,
-/// until none does.
+/// Slow and obvious: the tokens of a text that is one piece of bytes.
 fn reference(tokenizer: &Value, piece: &str) -> Vec<u32> {
     let names = names();
-    let mut parts: Vec<String> = piece.bytes().map(|byte| names[usize::from(byte)].to_string()).collect();
+    joined(tokenizer, piece.bytes().map(|byte| names[usize::from(byte)].to_string()).collect())
+}
+
+/// The first pair of the list that occurs is joined where it first occurs, until none does.
+fn joined(tokenizer: &Value, mut parts: Vec<String>) -> Vec<u32> {
     let merges = tokenizer["model"]["merges"].as_array().unwrap();
     let next = |parts: &[String]| {
         merges
@@ -62,13 +65,15 @@ fn reference(tokenizer: &Value, piece: &str) -> Vec<u32> {
     parts.iter().map(|part| tokenizer["model"]["vocab"][part].as_u64().unwrap() as u32).collect()
 }
 
-/// A tokenizer of all bytes and of random pairs of what is there before.
-fn random_tokenizer(pairs: &[(usize, usize)]) -> Value {
-    let mut tokens: Vec<String> = names().iter().map(char::to_string).collect();
+/// A tokenizer of all bytes, or of the letters a to d, the mark of a space and all bytes, and of random pairs of what is there before.
+fn random_tokenizer(pairs: &[(usize, usize)], by_characters: bool) -> Value {
+    let mut tokens: Vec<String> = match by_characters {
+        false => names().iter().map(char::to_string).collect(),
+        true => "abcd▁".chars().map(String::from).chain((0..256).map(|byte| format!("<0x{byte:02X}>"))).collect(),
+    };
     let mut merges = Vec::new();
-    // Of the letters a to d and of what is made of them, so that texts of them have the pairs.
-    let letters: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-    let mut known = letters;
+    // Of few letters and of what is made of them, so that texts of them have the pairs.
+    let mut known = ["a", "b", "c", if by_characters { "▁" } else { "d" }].map(str::to_owned).to_vec();
     for (first, second) in pairs {
         let (first, second) = (known[first % known.len()].clone(), known[second % known.len()].clone());
         let joined = format!("{first}{second}");
@@ -79,8 +84,21 @@ fn random_tokenizer(pairs: &[(usize, usize)]) -> Value {
         merges.push(json!([first, second]));
     }
     let vocabulary: serde_json::Map<String, Value> = tokens.into_iter().zip((0..).map(Value::from)).collect();
-    json!({ "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "use_regex": false },
-            "model": { "type": "BPE", "vocab": vocabulary, "merges": merges } })
+    let step = match by_characters {
+        false => json!({ "type": "ByteLevel", "add_prefix_space": false, "use_regex": false }),
+        true => json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false }),
+    };
+    let model = json!({ "type": "BPE", "vocab": vocabulary, "merges": merges, "byte_fallback": by_characters });
+    json!({ "pre_tokenizer": step, "model": model })
+}
+
+/// The tokens of a text with marks before any are joined: characters that are tokens, else bytes.
+fn characters(tokenizer: &Value, text: &str) -> Vec<String> {
+    let parts = |one: char| match tokenizer["model"]["vocab"].get(one.to_string()) {
+        Some(_) => vec![one.to_string()],
+        None => one.to_string().bytes().map(|byte| format!("<0x{byte:02X}>")).collect(),
+    };
+    text.chars().flat_map(parts).collect()
 }
 
 proptest! {
@@ -98,17 +116,30 @@ proptest! {
     /// Pairs are joined as the slow reference joins them, also where lists have a pair twice and pairs overlap.
     #[test]
     fn tokens_are_those_of_the_slow_reference(
-        pairs in prop::collection::vec((0usize..12, 0usize..12), 0..14), text in "[abcd]{0,24}",
+        pairs in prop::collection::vec((0usize..12, 0usize..12), 0..14), text in "[abcd é]{0,24}", by_characters: bool,
     ) {
         let mut pairs = pairs;
         pairs.dedup();
-        let value = random_tokenizer(&pairs);
+        let value = random_tokenizer(&pairs, by_characters);
         let tokenizer = Tokenizer::parse("t.json", value.to_string().into_bytes()).unwrap();
         // Of a pair that is listed twice the last place counts.
         let mut last = value;
         let merges = last["model"]["merges"].as_array_mut().unwrap();
         *merges = (0..merges.len()).filter(|at| !merges[at + 1..].contains(&merges[*at])).map(|at| merges[at].clone()).collect();
-        prop_assert_eq!(tokenizer.encode(&text), reference(&last, &text));
+        let wanted = match by_characters {
+            false => reference(&last, &text),
+            true if text.is_empty() => Vec::new(),
+            true => {
+                let marked = text.replace(' ', "▁");
+                let before = if marked.starts_with('▁') { "" } else { "▁" };
+                joined(&last, characters(&last, &format!("{before}{marked}")))
+            }
+        };
+        let tokens = tokenizer.encode(&text);
+        prop_assert_eq!(&tokens, &wanted);
+        // A space at the beginning is taken for the one that is put there.
+        let decoded = if by_characters { text.strip_prefix(' ').unwrap_or(&text) } else { &text };
+        prop_assert_eq!(tokenizer.decode(&tokens), decoded.as_bytes());
     }
 }
 
@@ -281,6 +312,33 @@ fn the_kinds_of_published_tokenizers_are_read() {
     assert_eq!(names.decode(&[1031, 5000]), "|n|\u{fffd}".as_bytes());
 }
 
+/// Llama 2 and Gemma mark spaces when they normalise a text, Mistral when it cuts it, with a mark before all of it or none.
+#[test]
+fn the_kinds_with_marks_are_read() {
+    let of = |normalizer: Value, step: Value, text: &str| {
+        let mut value = random_tokenizer(&[(3, 0), (1, 2)], true);
+        value["normalizer"] = normalizer;
+        value["pre_tokenizer"] = step;
+        value["added_tokens"] = json!([{ "id": 900, "content": "<s>", "special": true },
+                                       { "id": 901, "content": "</s>", "special": true, "normalized": true }]);
+        let tokenizer = Tokenizer::parse("t.json", value.to_string().into_bytes()).unwrap();
+        assert_eq!(tokenizer.end(), Some(("</s>", 901)));
+        tokenizer.encode(text)
+    };
+    // a, b, c, d and the mark are 0 to 4, bytes 5 to 260, ▁a is 261, bc 262.
+    let replace = json!({ "type": "Replace", "pattern": { "String": " " }, "content": "▁" });
+    let prepend = json!({ "type": "Prepend", "prepend": "▁" });
+    let llama = json!({ "type": "Sequence", "normalizers": [prepend, replace] });
+    assert_eq!(of(llama, Value::Null, "a bc\n<s>d a"), [261, 4, 262, 15, 900, 4, 3, 261]);
+    let split =
+        json!({ "type": "Split", "pattern": { "String": " " }, "behavior": "MergedWithPrevious", "invert": false });
+    assert_eq!(of(replace, split, "a bc</s> a"), [0, 4, 262, 901, 261]);
+    let metaspace = |scheme: &str, splits: bool| json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": splits });
+    assert_eq!(of(Value::Null, metaspace("first", false), "a<s>a"), [261, 900, 0]);
+    assert_eq!(of(Value::Null, metaspace("always", true), "a<s>a  a"), [261, 900, 261, 4, 261]);
+    assert_eq!(of(Value::Null, metaspace("never", true), "a a"), [0, 261]);
+}
+
 #[test]
 fn bad_files_are_refused_with_place_and_cure() {
     let folder = Tokenizer::open(&std::env::temp_dir()).unwrap_err().to_string();
@@ -301,7 +359,7 @@ fn bad_files_are_refused_with_place_and_cure() {
         (of(b"\xff\xfe"), "is no tokenizer of Hugging Face"),
         (of(b"{}"), "missing field `model`"),
         (model("type", json!("Unigram")), "with a model of Unigram"),
-        (model("byte_fallback", json!(true)), "sets byte_fallback"),
+        (model("byte_fallback", json!(true)), "has a pre_tokenizer ByteLevel that is not read beside its model"),
         (model("dropout", json!(0.1)), "sets dropout"),
         (model("end_of_word_suffix", json!("</w>")), "sets end_of_word_suffix"),
         (model("odd", json!(1)), "unknown field `odd`"),
@@ -315,8 +373,11 @@ fn bad_files_are_refused_with_place_and_cure() {
         (of_change(&|all| all["normalizer"] = json!({ "type": "Lowercase" })), "has a normalizer Lowercase"),
         (of_change(&|all| all["pre_tokenizer"] = Value::Null), "has no pre_tokenizer"),
         (of_change(&|all| all["added_tokens"][0]["lstrip"] = json!(true)), "sets lstrip of the token"),
-        (other(json!({ "type": "Metaspace" })), "has a pre_tokenizer Metaspace"),
-        (other(json!({ "type": "Sequence", "pretokenizers": [] })), "of steps that are not read"),
+        (other(json!({ "type": "Metaspace" })), "has a pre_tokenizer Metaspace that is not read"),
+        (
+            other(json!({ "type": "Sequence", "pretokenizers": [{ "type": "Digits" }, { "type": "ByteLevel" }] })),
+            "of 2 steps",
+        ),
     ]
     .into();
     assert_eq!(errors.len(), 22);

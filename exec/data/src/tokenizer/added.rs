@@ -1,6 +1,7 @@
 //! `Added`: tokens that are found in a text by their names, whatever stands around them.
 
 use super::file::AddedToken;
+use super::preparation::Normalizer;
 
 /// The tokens that are found in a text before, or after, its normalisation.
 #[derive(Debug, Clone)]
@@ -18,10 +19,11 @@ pub(super) enum Part<'a> {
 }
 
 impl Added {
-    /// Those of a file that are looked for after the normalisation, or before it.
-    pub(super) fn of(added: &[AddedToken], normalized: bool) -> Added {
-        let own = added.iter().filter(|token| token.normalized == normalized && !token.content.is_empty());
-        let mut tokens: Vec<(Box<str>, u32)> = own.map(|token| (token.content.as_str().into(), token.id)).collect();
+    /// Those of a file that are looked for before the normalisation, by their names, or after it, by normalised names.
+    pub(super) fn of(added: &[AddedToken], after: Option<Normalizer>) -> Added {
+        let own = added.iter().filter(|token| token.normalized == after.is_some() && !token.content.is_empty());
+        let name = |token: &AddedToken| after.unwrap_or(Normalizer::None).of(&token.content).into();
+        let mut tokens: Vec<(Box<str>, u32)> = own.map(|token| (name(token), token.id)).collect();
         tokens.sort_by(|one, other| other.0.len().cmp(&one.0.len()).then_with(|| one.cmp(other)));
         let mut firsts: Vec<char> = tokens.iter().filter_map(|(name, _)| name.chars().next()).collect();
         firsts.sort_unstable();

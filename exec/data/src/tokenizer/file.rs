@@ -6,9 +6,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::pieces::Pattern;
+use super::preparation::{MARK, Normalizer, Preparation, Space};
 
 /// What else to use.
-pub(super) const CURE: &str = "use a byte-level BPE tokenizer, as those of gpt2, llama 3 and qwen";
+pub(super) const CURE: &str = "use a BPE tokenizer of bytes, as those of gpt2, llama, mistral, gemma and qwen";
 
 /// A `tokenizer.json`. How long texts are cut and filled up, and what is put around single ones, does not matter for packing.
 #[derive(Deserialize)]
@@ -52,8 +53,9 @@ pub(super) struct Bpe {
     end_of_word_suffix: Option<String>,
     #[serde(default, rename = "fuse_unk")]
     _fuse_unknown: bool,
+    /// Whether texts are characters, and bytes where a character is no token.
     #[serde(default)]
-    byte_fallback: bool,
+    pub(super) byte_fallback: bool,
     /// Whether a piece that is a token is that token, whatever pairs say.
     #[serde(default)]
     pub(super) ignore_merges: bool,
@@ -78,16 +80,6 @@ impl Pair {
             Pair::Apart(first, second) => Some((first, second)),
         }
     }
-}
-
-/// How a text is prepared before its tokens are merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Preparation {
-    /// Whether characters are composed (NFC) before.
-    pub(super) composes: bool,
-    pub(super) pattern: Pattern,
-    /// Whether a text that does not begin with a space is given one.
-    pub(super) add_space: bool,
 }
 
 /// The value of a key that states a kind.
@@ -115,7 +107,6 @@ impl File {
             ("dropout", bpe.dropout.is_some_and(|share| share != 0.0)),
             ("continuing_subword_prefix", is_text(&bpe.continuing_subword_prefix)),
             ("end_of_word_suffix", is_text(&bpe.end_of_word_suffix)),
-            ("byte_fallback", bpe.byte_fallback),
         ];
         match refused.into_iter().find(|(_, refused)| *refused) {
             Some((key, _)) => Err(format!("sets {key} in its model, which is not read: {CURE}")),
@@ -123,40 +114,92 @@ impl File {
         }
     }
 
-    /// How texts are prepared, if that is known.
-    pub(super) fn preparation(&self) -> Result<Preparation, String> {
-        let composes = match self.normalizer.as_ref().map(kind) {
-            None => false,
-            Some("NFC") => true,
-            Some(other) => return Err(format!("has a normalizer {other}, which is not read: {CURE}")),
+    /// How texts are prepared, if that is known; `by_characters` where the model falls back to bytes.
+    pub(super) fn preparation(&self, by_characters: bool) -> Result<Preparation, String> {
+        let normalizer = self.normalizer.as_ref().map_or(Ok(Normalizer::None), normalizer)?;
+        let steps: Vec<&Map<String, Value>> = match &self.pre_tokenizer {
+            None => Vec::new(),
+            Some(of) => match (kind(of), of.get("pretokenizers").and_then(Value::as_array)) {
+                ("Sequence", Some(steps)) => steps.iter().filter_map(Value::as_object).collect(),
+                _ => vec![of],
+            },
         };
-        let Some(of) = &self.pre_tokenizer else {
-            return Err(format!("has no pre_tokenizer, so that tokens are no bytes: {CURE}"));
+        let (marks, pattern, space) = match (by_characters, steps.as_slice()) {
+            (false, [.., last]) if kind(last) == "ByteLevel" => byte_level(&steps)?,
+            (true, []) => (false, Pattern::Whole, Space::Never),
+            (true, [last]) if kind(last) == "Metaspace" => metaspace(last)?,
+            // Where no spaces are left it cuts nothing.
+            (true, [last]) if kind(last) == "Split" && split_text(last) == Some(" ") && normalizer.marks() => {
+                (false, Pattern::Whole, Space::Never)
+            }
+            (_, []) => return Err(format!("has no pre_tokenizer, so that tokens are no bytes: {CURE}")),
+            (_, [.., last]) => {
+                return Err(format!("has a pre_tokenizer {} that is not read beside its model: {CURE}", kind(last)));
+            }
         };
-        let steps: Vec<&Map<String, Value>> = match (kind(of), of.get("pretokenizers").and_then(Value::as_array)) {
-            ("Sequence", Some(steps)) => steps.iter().filter_map(Value::as_object).collect(),
-            _ => vec![of],
-        };
-        let (before, last) = match steps.as_slice() {
-            [last] => (None, last),
-            [split, last] if kind(split) == "Split" => (Some(split), last),
-            _ => return Err(format!("has a pre_tokenizer {} of steps that are not read: {CURE}", kind(of))),
-        };
-        if kind(last) != "ByteLevel" {
-            return Err(format!("has a pre_tokenizer {}, so that tokens are no bytes: {CURE}", kind(last)));
-        }
-        let pattern = match (before, is_set(last, "use_regex", true)) {
-            (None, true) => Pattern::Gpt2,
-            (None, false) => Pattern::Whole,
-            (Some(split), false) => pattern(split)?,
-            (Some(_), true) => return Err(format!("cuts texts by two expressions, which is not read: {CURE}")),
-        };
-        let add_space = is_set(last, "add_prefix_space", true);
-        if add_space && before.is_some() {
-            return Err(format!("adds a space to each piece (add_prefix_space), which is not read: {CURE}"));
-        }
-        Ok(Preparation { composes, pattern, add_space })
+        Ok(Preparation { normalizer, marks, pattern, space })
     }
+}
+
+/// The normalizer of a file.
+fn normalizer(of: &Map<String, Value>) -> Result<Normalizer, String> {
+    let is_mark = |of: &Map<String, Value>, key: &str| of.get(key).and_then(Value::as_str) == Some(MARK);
+    let replaces =
+        |of: &Map<String, Value>| kind(of) == "Replace" && split_text(of) == Some(" ") && is_mark(of, "content");
+    let steps = of.get("normalizers").and_then(Value::as_array).map_or(&[][..], |steps| steps);
+    let steps: Vec<&Map<String, Value>> = steps.iter().filter_map(Value::as_object).collect();
+    match (kind(of), steps.as_slice()) {
+        ("NFC", _) => Ok(Normalizer::Composes),
+        ("Replace", _) if replaces(of) => Ok(Normalizer::Marks { prepends: false }),
+        ("Sequence", [only]) if replaces(only) => Ok(Normalizer::Marks { prepends: false }),
+        ("Sequence", [first, last]) if kind(first) == "Prepend" && is_mark(first, "prepend") && replaces(last) => {
+            Ok(Normalizer::Marks { prepends: true })
+        }
+        (other, _) => Err(format!("has a normalizer {other}, which is not read: {CURE}")),
+    }
+}
+
+/// The steps of tokenizers whose tokens are bytes: they may cut by an expression before.
+fn byte_level(steps: &[&Map<String, Value>]) -> Result<(bool, Pattern, Space), String> {
+    let (before, last) = match steps {
+        [last] => (None, last),
+        [split, last] if kind(split) == "Split" => (Some(split), last),
+        _ => return Err(format!("has a pre_tokenizer of {} steps that are not read: {CURE}", steps.len())),
+    };
+    let pattern = match (before, is_set(last, "use_regex", true)) {
+        (None, true) => Pattern::Gpt2,
+        (None, false) => Pattern::Whole,
+        (Some(split), false) => pattern(split)?,
+        (Some(_), true) => return Err(format!("cuts texts by two expressions, which is not read: {CURE}")),
+    };
+    match is_set(last, "add_prefix_space", true) {
+        true if before.is_some() => {
+            Err(format!("adds a space to each piece (add_prefix_space), which is not read: {CURE}"))
+        }
+        true => Ok((false, pattern, Space::Always)),
+        false => Ok((false, pattern, Space::Never)),
+    }
+}
+
+/// The step of tokenizers that mark spaces.
+fn metaspace(of: &Map<String, Value>) -> Result<(bool, Pattern, Space), String> {
+    if of.get("replacement").and_then(Value::as_str) != Some(MARK) {
+        return Err(format!("marks spaces by another character than {MARK}, which is not read: {CURE}"));
+    }
+    // Files of early versions say it in another way.
+    let early = if is_set(of, "add_prefix_space", true) { "always" } else { "never" };
+    let space = match of.get("prepend_scheme").and_then(Value::as_str).unwrap_or(early) {
+        "always" => Space::Always,
+        "first" => Space::First,
+        "never" => Space::Never,
+        other => return Err(format!("has a prepend_scheme {other}, which is not read: {CURE}")),
+    };
+    Ok((true, if is_set(of, "split", true) { Pattern::Marks } else { Pattern::Whole }, space))
+}
+
+/// The text, which is no expression, that a step looks for.
+fn split_text(of: &Map<String, Value>) -> Option<&str> {
+    of.get("pattern").and_then(|pattern| pattern.get("String")).and_then(Value::as_str)
 }
 
 /// The pattern of a step that cuts by an expression.

@@ -2,6 +2,8 @@
 
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
+use super::preparation::MARK;
+
 /// How a text is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern {
@@ -9,6 +11,8 @@ pub(super) enum Pattern {
     Whole,
     /// As GPT-2 does.
     Gpt2,
+    /// Before each mark of a space.
+    Marks,
     /// As Llama 3 and Qwen 2 do, with at most so many digits in a piece.
     Digits(usize),
 }
@@ -75,6 +79,7 @@ impl Pattern {
     fn first(self, text: &str) -> usize {
         match self {
             Pattern::Whole => text.len(),
+            Pattern::Marks => text.match_indices(MARK).map(|(at, _)| at).find(|at| *at > 0).unwrap_or(text.len()),
             Pattern::Gpt2 => contraction(text, false).unwrap_or_else(|| {
                 let body = text.strip_prefix(' ').unwrap_or(text);
                 let before = text.len() - body.len();
