@@ -13,7 +13,7 @@ use memmap2::Mmap;
 
 use crate::format::checksum;
 use crate::packed::map;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{MOST_TOKENS, Tokenizer};
 
 /// The first eight bytes.
 pub(crate) const MAGIC: [u8; 8] = *b"locktoks";
@@ -25,8 +25,6 @@ pub(crate) const TOKENS: u64 = 4096;
 const HEADER: usize = 64;
 /// Tokens of a block.
 pub(crate) const BLOCK: u64 = 1 << 16;
-/// The largest vocabulary.
-pub(crate) const MOST_TOKENS: u32 = 1 << 24;
 
 /// The header's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

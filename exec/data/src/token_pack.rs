@@ -9,8 +9,8 @@ use lockstep_models::SetSizes;
 use lockstep_topology::InputError;
 
 use crate::format::checksum;
-use crate::token_file::{BLOCK, MOST_TOKENS, TOKENS, TokenHeader};
-use crate::tokenizer::Tokenizer;
+use crate::token_file::{BLOCK, TOKENS, TokenHeader};
+use crate::tokenizer::{MOST_TOKENS, Tokenizer};
 
 /// The vocabulary where the tokens are bytes.
 pub const BYTES: u32 = SetSizes::BYTES;

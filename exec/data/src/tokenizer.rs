@@ -18,13 +18,14 @@ use std::sync::Arc;
 use lockstep_topology::{Bytes, InputError, read_bytes};
 use sha2::{Digest, Sha256};
 
-use crate::token_file::MOST_TOKENS;
 use added::{Added, Part};
 use file::{Bpe, CURE, File};
 use merges::Merges;
 use preparation::Preparation;
 use units::{Texts, Units, texts_of};
 
+/// The largest vocabulary.
+pub(crate) const MOST_TOKENS: u32 = 1 << 24;
 /// The longest file: the largest vocabularies take some 40 MB.
 const LONGEST: Bytes = Bytes(1 << 30);
 

@@ -31,8 +31,7 @@ pub(super) fn combine(
     let (mut replica, average, buffers) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
     check_equal(program, &of_ranks[..workers])?;
-    let states = replica.take_states()?;
-    let parameters = replica.parameters()?;
+    let (states, parameters) = (replica.take_states()?, replica.parameters()?);
     let weights = Fingerprint::of(&parameters);
     let state = state_fingerprint(&weights, &of_ranks[..workers], (&states, &average, &buffers));
     let statistics: Vec<&[f32]> = of_ranks[..workers].iter().map(|of_rank| &*of_rank.values.statistics).collect();

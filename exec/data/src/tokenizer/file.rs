@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::pieces::Pattern;
-use super::preparation::{MARK, Normalizer, Preparation, Space};
+use super::pieces::{MARK, Pattern};
+use super::preparation::{Normalizer, Preparation, Space};
 
 /// What else to use.
 pub(super) const CURE: &str = "use a BPE tokenizer of bytes, as those of gpt2, llama, mistral, gemma and qwen";

@@ -2,7 +2,8 @@
 
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
-use super::preparation::MARK;
+/// What SentencePiece writes instead of a space.
+pub(super) const MARK: &str = "▁";
 
 /// How a text is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,7 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::pieces::Pattern;
-
-/// What SentencePiece writes instead of a space.
-pub(super) const MARK: &str = "▁";
+use super::pieces::{MARK, Pattern};
 
 /// How a text is prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::bytes::{bytes_of, character_of};
 use super::file::{Bpe, CURE};
-use super::preparation::MARK;
+use super::pieces::MARK;
 
 /// What the tokens of a vocabulary stand for, by number.
 pub(super) type Texts = HashMap<u32, Box<[u8]>>;
