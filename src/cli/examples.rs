@@ -92,16 +92,20 @@ fn with_values(words: Vec<&str>, width: usize) -> Vec<String> {
 
 /// The words of a call; what is in quotes stays together.
 fn words(call: &str) -> Vec<&str> {
+    call.split(outside_quotes(&[' '])).filter(|word| !word.is_empty()).collect()
+}
+
+/// Whether a character, of those of a line one after the other, is one of `wanted` outside of quotes.
+fn outside_quotes(wanted: &[char]) -> impl FnMut(char) -> bool {
     let mut quoted = None;
-    let between = move |c: char| {
+    move |c: char| {
         match quoted {
             Some(quote) if c == quote => quoted = None,
             None if c == '"' || c == '\'' => quoted = Some(c),
             _ => {}
         }
-        quoted.is_none() && c == ' '
-    };
-    call.split(between).filter(|word| !word.is_empty()).collect()
+        quoted.is_none() && wanted.contains(&c)
+    }
 }
 
 /// The calls of lockstep among the examples of a text, each on one line, without what a shell does with it.
@@ -111,7 +115,8 @@ pub(super) fn calls(text: &str) -> Vec<String> {
     let examples = joined.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| is_call(line));
     let own = examples.filter(|line| !line.starts_with(' ') && line.contains("lockstep "));
     own.map(|line| {
-        let call = line[line.find("lockstep ").unwrap_or(0)..].split([';', '|', '>', '&']).next().unwrap_or_default();
+        let all = &line[line.find("lockstep ").unwrap_or(0)..];
+        let call = all.split(outside_quotes(&[';', '|', '>', '&'])).next().unwrap_or_default();
         words(call).iter().map(|word| word.trim_matches(['"', '\''])).collect::<Vec<_>>().join("\n")
     })
     .collect()

@@ -73,7 +73,7 @@ pub(super) fn passes_of_parts(
     if several && job.recompute != Recompute::None {
         let (strategy, recompute) = (&job.strategy, job.recompute.to_string());
         let message = format!(
-            "does not serve {strategy}, which runs layers in several passes: leave it out, or give the ranks a mesh"
+            "does not serve {strategy}, which runs layers in several passes: leave it out, or use a strategy with one, such as ssgd or megatron"
         );
         return Err(InputError::flag("recompute", recompute, message));
     }

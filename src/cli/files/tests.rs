@@ -7,7 +7,7 @@ use super::*;
 use crate::cli::Cli;
 
 /// Flags and arguments whose path is read.
-const READ: [&str; 18] = [
+const READ: [&str; 19] = [
     "against",
     "beside",
     "check",
@@ -24,6 +24,7 @@ const READ: [&str; 18] = [
     "source",
     "target",
     "text",
+    "tokenizer",
     "solver",
     "weights",
 ];
