@@ -64,7 +64,7 @@ impl Need {
             Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => None,
             Op::Load { samples, .. } => Some(Need::Load(u64::from(*samples) * program.model.input().elements())),
             Op::Compute { chain, phase, samples, .. } => {
-                Some(Need::Compute(cpu_chain_key(program, *chain), phase.name().to_owned(), *samples))
+                Some(Need::Compute(cpu_chain_key(program, *chain), phase.as_measured().name().to_owned(), *samples))
             }
             Op::Elementwise(Elementwise { range, shared, .. }) if op.update().is_some() => {
                 Some(Need::of_update(&program.own_part(range, *shared, 0)))
@@ -189,6 +189,17 @@ mod tests {
     use super::*;
     use crate::calibrate::tests::empty;
     use crate::host::Cores;
+
+    /// What runs again takes the figures of its forward passes.
+    #[test]
+    fn recomputation_needs_no_figures_of_its_own() {
+        let model = Arc::new(lockstep_readers::load_model("resnet-32").unwrap());
+        let plain = Job::new(model, 1, 4);
+        let again = Job { recompute: "full".parse().unwrap(), ..plain.clone() };
+        let [plain, again] = [plain, again].map(|job| job.program().unwrap());
+        assert!(again.roles[0].tasks.len() > plain.roles[0].tasks.len());
+        assert_eq!(Need::of_role(&again, &again.roles[0]), Need::of_role(&plain, &plain.roles[0]));
+    }
 
     /// Strategies, and whether three ranks do what two do not: parts of other sizes, or losses of more samples.
     const STRATEGIES: [(&str, bool); 13] = [
