@@ -178,6 +178,11 @@ impl Layer {
         self.rule().kind().is_loss
     }
 
+    /// Whether it is a loss, or what a rank computes of one.
+    pub fn is_of_loss(&self) -> bool {
+        self.is_loss() || self.rule().kind().reads_labels
+    }
+
     /// What it says of a sample, if it is the model's input.
     pub fn sample(&self) -> Option<SampleTensor> {
         if let Layer::Input(Samples { sample, .. }) = self { Some(*sample) } else { None }

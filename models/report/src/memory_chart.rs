@@ -2,22 +2,13 @@
 
 use std::fmt::Write as _;
 
-use crate::svg::{COLOURS, Frame, PlotAxis, Spacing, escaped, points, significant};
+use crate::svg::{COLOURS, Frame, PlotAxis, Spacing, escaped, opening, points, significant};
 
 /// Width of the page, and height of the plot on it, in points.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 300.0;
 /// The area of the plot on it.
-const FRAME: Frame = Frame {
-    left: 70.0,
-    right: WIDTH - 150.0,
-    top: 64.0,
-    bottom: 64.0 + HEIGHT,
-    font: 11.0,
-    lines: "stroke=\"#e4e4e4\"",
-    figures: "",
-    names: " font-weight=\"bold\"",
-};
+const FRAME: Frame = Frame::plain((70.0, WIDTH - 150.0), (64.0, 64.0 + HEIGHT));
 /// Height of a line of the legend.
 const LINE: f64 = 18.0;
 const MIB: f64 = (1 << 20) as f64;
@@ -52,13 +43,7 @@ pub fn memory_chart(heading: &str, parts: &[MemoryPart], passes: &[(usize, &str)
     let y = PlotAxis::of(totals.iter().copied(), Spacing::Linear, FRAME.bottom, FRAME.top);
     let x = |task: usize| FRAME.left + (FRAME.right - FRAME.left) * task as f64 / tasks.max(1) as f64;
     let page = FRAME.bottom + 44.0;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {page}\" width=\"{WIDTH}\" height=\"{page}\" \
-         font-family=\"sans-serif\" font-size=\"{}\">\n<title>{heading}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"4\" y=\"20\" font-size=\"14\" font-weight=\"bold\">{heading}</text>\n",
-        FRAME.font,
-        heading = escaped(heading)
-    );
+    let mut out = opening(heading, (WIDTH, page), FRAME.font);
     let across = passes.iter().map(|(task, name)| (x(*task), (*name).to_owned()));
     FRAME.horizontal(&mut out, across, "tasks of a step, in their order");
     FRAME.vertical(&mut out, y.ticks().into_iter().map(|value| (y.at(value), significant(value))), "memory, MiB");

@@ -16,6 +16,16 @@ pub fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
     places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
 }
 
+/// How a picture of this size in points begins: white, with its title above.
+pub fn opening(title: &str, (width, height): (f64, f64), font: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"sans-serif\" font-size=\"{font}\">\n<title>{title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+         <text x=\"4\" y=\"20\" font-size=\"14\" font-weight=\"bold\">{title}</text>\n",
+        title = escaped(title)
+    )
+}
+
 /// Text as SVG and HTML show it; characters that XML does not have become `U+FFFD`.
 pub fn escaped(text: &str) -> String {
     let unknown = |c: char| c.is_control() && !"\t\n\r".contains(c) || matches!(c, '\u{fffe}' | '\u{ffff}');

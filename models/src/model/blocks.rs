@@ -14,7 +14,7 @@ pub struct Block {
 }
 
 impl Model {
-    /// The blocks in layer order; neither the input nor a loss is in one.
+    /// The blocks in layer order; neither the input, nor a loss, nor a part of one is in one.
     ///
     /// Layers of a repeated block are numbered: `layers.0.query`, `stage1.2.conv1`, `/layer1/layer1.0/conv1`. Among others a
     /// block ends wherever the output of one layer is all that later layers read.
@@ -30,7 +30,7 @@ impl Model {
         let (mut last_read, mut begins, mut before) = (0, true, None);
         for (id, node) in self.iter() {
             let own = numbered(&node.name);
-            if !(node.layer.is_input() || node.layer.is_loss()) {
+            if !(node.layer.is_input() || node.layer.is_of_loss()) {
                 match blocks.last_mut().filter(|block| block.layers.end == id.0 && before == own) {
                     Some(block) if own.is_some() || !begins => block.layers.end += 1,
                     _ => {

@@ -7,7 +7,7 @@ use crate::recompute::{Module, Recompute};
 use crate::{Job, LayerId, Model, Phase, fused_chains_within};
 
 /// Layers of which something is dropped, and those that are run again for it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(super) struct Again {
     /// By group: the layers that run again, in layer order.
     pub(super) groups: Vec<Vec<LayerId>>,
@@ -27,51 +27,37 @@ impl Again {
     /// As [`Job::stages`]; settings with which nothing runs again.
     pub(super) fn of(job: &Job, model: &Model) -> Result<Again, InputError> {
         let layers = model.layers().len();
-        let none = Again { groups: Vec::new(), before: vec![Vec::new(); layers], group_of: vec![None; layers] };
+        let mut again = Again { groups: Vec::new(), before: vec![Vec::new(); layers], group_of: vec![None; layers] };
         if job.recompute == Recompute::None {
-            return Ok(none);
+            return Ok(again);
         }
+        check_modules(&job.recompute, model)?;
         let stages = job.stages_of(model)?;
         let chunk = |id: LayerId| stages.as_ref().map_or(0, |stages| stages.chunk_of(id));
         let units = units(job, model, &chunk);
-        let group_of = groups(&job.recompute, model, &chunk);
+        let groups = groups(&job.recompute, model, &chunk);
+        let read_backward: Vec<Option<Reads>> = units.iter().map(|unit| backward_reads(model, &unit.layers)).collect();
         let mut unit_of = vec![None; layers];
-        for (unit, members) in units.iter().enumerate() {
-            members.iter().for_each(|id| unit_of[id.index()] = Some(unit));
+        for (number, unit) in units.iter().enumerate() {
+            unit.layers.iter().for_each(|id| unit_of[id.index()] = Some(number));
         }
-        // Of a unit its output alone is stored.
-        let dropped: Vec<Option<usize>> = units
-            .iter()
-            .map(|members| {
-                let output = members[members.len() - 1];
-                let consumers = model.consumers(output);
-                let inside = |other: &LayerId| group_of[other.index()].0 == group_of[output.index()].0;
-                let (group, leaves) = group_of[output.index()];
-                let stays = consumers.iter().all(|other| chunk(*other) == chunk(output));
-                group.filter(|_| stays && !consumers.is_empty() && (leaves || consumers.iter().all(inside)))
-            })
-            .collect();
-        let mut needed = vec![false; units.len()];
-        for unit in (0..units.len()).rev() {
-            let (members, output) = (&units[unit], units[unit][units[unit].len() - 1]);
-            let consumers: Vec<usize> = model.consumers(output).iter().filter_map(|id| unit_of[id.index()]).collect();
-            let read = backward_reads(model, members).is_some_and(|reads| reads.output)
-                || consumers.iter().any(|of| backward_reads(model, &units[*of]).is_some_and(|reads| reads.input))
-                || consumers.iter().any(|of| needed[*of]);
-            needed[unit] = dropped[unit].is_some() && read;
-        }
-        let mut again = none;
-        for unit in (0..units.len()).filter(|unit| needed[*unit]) {
-            let group = dropped[unit].unwrap_or_default();
+        let mut runs_again = vec![false; units.len()];
+        for (number, unit) in units.iter().enumerate().rev() {
+            let consumers = model.consumers(unit.output);
+            let readers = || consumers.iter().filter_map(|id| unit_of[id.index()]);
+            let is_read = read_backward[number].is_some_and(|reads| reads.output)
+                || readers().any(|of| read_backward[of].is_some_and(|reads| reads.input) || runs_again[of]);
+            let of = groups[unit.output.index()];
+            let stays = consumers.iter().all(|other| chunk(*other) == chunk(unit.output));
+            let inside = consumers.iter().all(|other| groups[other.index()].group == of.group);
+            let Some(group) = of.group.filter(|_| is_read && stays && (of.leaves || inside)) else { continue };
+            runs_again[number] = true;
             again.groups.resize(again.groups.len().max(group + 1), Vec::new());
-            again.groups[group].extend(&units[unit]);
-            let output = units[unit][units[unit].len() - 1];
-            for id in model.consumers(output).iter().chain(&units[unit]) {
-                again.before[id.index()].push(group);
-            }
-            units[unit].iter().for_each(|id| again.group_of[id.index()] = Some(group));
+            again.groups[group].splice(0..0, unit.layers.iter().copied());
+            consumers.iter().chain(&unit.layers).for_each(|id| again.before[id.index()].push(group));
+            unit.layers.iter().for_each(|id| again.group_of[id.index()] = Some(group));
         }
-        if again.group_of.iter().all(Option::is_none) {
+        if !runs_again.contains(&true) {
             let message = format!("drops nothing of {} that backward passes read: leave it out", model.name());
             return Err(InputError::flag("recompute", job.recompute.to_string(), message));
         }
@@ -79,24 +65,49 @@ impl Again {
     }
 }
 
-/// Layers whose tensors in between are not stored: fused chains, and relayouts.
-fn units(job: &Job, model: &Model, chunk: &dyn Fn(LayerId) -> u32) -> Vec<Vec<LayerId>> {
-    let chains = if job.fuse { fused_chains_within(model, chunk) } else { Vec::new() };
-    let mut is_placed = vec![false; model.layers().len()];
-    chains.iter().flatten().for_each(|id| is_placed[id.index()] = true);
-    let others = model.iter().filter(|(id, node)| !(node.layer.is_input() || is_placed[id.index()]));
-    let mut units: Vec<Vec<LayerId>> = others.map(|(id, _)| vec![id]).chain(chains.iter().cloned()).collect();
-    units.sort();
-    units
+/// Refuses modules that no layer belongs to.
+fn check_modules(of: &Recompute, model: &Model) -> Result<(), InputError> {
+    let Recompute::Selective(modules) = of else { return Ok(()) };
+    let is_there = |module: &&Module| model.layers().iter().any(|node| module.holds(node));
+    let Some(absent) = modules.iter().find(|module| !is_there(module)) else { return Ok(()) };
+    let (name, own) = (absent.name(), model.name());
+    let message = format!("{own} has no layers of {name}, as decoders do: leave {name} out, or use full");
+    Err(InputError::flag("recompute", of.to_string(), message))
 }
 
-/// By layer: its group, and whether its output is dropped although layers outside of the group read it.
-fn groups(of: &Recompute, model: &Model, chunk: &dyn Fn(LayerId) -> u32) -> Vec<(Option<usize>, bool)> {
-    let mut groups = vec![(None, false); model.layers().len()];
-    let (mut count, mut before) = (0, None);
+/// Layers whose tensors in between are not stored.
+struct Unit {
+    layers: Vec<LayerId>,
+    /// The last of them.
+    output: LayerId,
+}
+
+/// Fused chains, and other layers each by itself, in layer order.
+fn units(job: &Job, model: &Model, chunk: &dyn Fn(LayerId) -> u32) -> Vec<Unit> {
+    let mut units = if job.fuse { fused_chains_within(model, chunk) } else { Vec::new() };
+    let mut is_placed = vec![false; model.layers().len()];
+    units.iter().flatten().for_each(|id| is_placed[id.index()] = true);
+    let others = model.iter().filter(|(id, node)| !(node.layer.is_input() || is_placed[id.index()]));
+    units.extend(others.map(|(id, _)| vec![id]));
+    units.sort();
+    units.into_iter().filter_map(|layers| Some(Unit { output: *layers.last()?, layers })).collect()
+}
+
+/// What a layer is dropped with.
+#[derive(Debug, Clone, Copy, Default)]
+struct Dropped {
+    /// The group that runs again together; `None`: its output is kept.
+    group: Option<usize>,
+    /// Whether it is dropped although layers outside of the group read it.
+    leaves: bool,
+}
+
+/// By layer.
+fn groups(of: &Recompute, model: &Model, chunk: &dyn Fn(LayerId) -> u32) -> Vec<Dropped> {
+    let mut groups = vec![Dropped::default(); model.layers().len()];
     let mut known: Vec<(u32, u32, Option<Module>)> = Vec::new();
     let every = if let Recompute::Full { every } = of { *every } else { 1 };
-    let mut first = 0;
+    let (mut first, mut count, mut before) = (0, 0, None);
     for (number, block) in (0u32..).zip(model.blocks()) {
         // Neighbouring blocks of one series make a group.
         if before.as_ref() != Some(&block.series) || count == every {
@@ -111,12 +122,12 @@ fn groups(of: &Recompute, model: &Model, chunk: &dyn Fn(LayerId) -> u32) -> Vec<
                 continue;
             }
             let module = match of {
-                Recompute::Selective(modules) => modules.iter().find(|module| module.holds(node)).copied(),
+                Recompute::Selective(modules) => match modules.iter().find(|module| module.holds(node)) {
+                    Some(module) => Some(*module),
+                    None => continue,
+                },
                 _ => None,
             };
-            if module.is_none() && matches!(of, Recompute::Selective(_)) {
-                continue;
-            }
             // Normalisations of a block are dropped each by itself.
             let own = if module == Some(Module::LayerNorm) { id.0 } else { first };
             let key = (own, chunk(id), module);
@@ -124,7 +135,8 @@ fn groups(of: &Recompute, model: &Model, chunk: &dyn Fn(LayerId) -> u32) -> Vec<
                 known.push(key);
                 known.len() - 1
             });
-            groups[id.index()] = (Some(group), matches!(module, Some(Module::LayerNorm | Module::CoreAttention)));
+            let leaves = matches!(module, Some(Module::LayerNorm | Module::CoreAttention));
+            groups[id.index()] = Dropped { group: Some(group), leaves };
         }
     }
     groups

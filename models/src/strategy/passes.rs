@@ -56,7 +56,7 @@ impl Passes {
 /// As [`Again::of`].
 pub(super) fn passes(graph: &mut Graph, job: &Job, samples: Layout) -> Result<Passes, InputError> {
     let model = &job.model;
-    Ok(Builder::new(graph, model, Split::Samples(samples)).running(Again::of(job, model)?).build())
+    Ok(Builder::new(graph, model, Split::Samples(samples), Again::of(job, model)?).build())
 }
 
 /// Adds load, forward and backward passes of a rank's part of each layer.
@@ -77,7 +77,7 @@ pub(super) fn passes_of_parts(
         );
         return Err(InputError::flag("recompute", recompute, message));
     }
-    Ok(Builder::new(graph, model, Split::Layers(sharding)).running(Again::of(job, model)?).build())
+    Ok(Builder::new(graph, model, Split::Layers(sharding), Again::of(job, model)?).build())
 }
 
 /// What is split.
@@ -103,21 +103,15 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(graph: &'a mut Graph, model: &'a Model, split: Split<'a>) -> Builder<'a> {
+    fn new(graph: &'a mut Graph, model: &'a Model, split: Split<'a>, of: Again) -> Builder<'a> {
         let layers = model.layers().len();
         let [weight, data, again] = [(); 3].map(|()| vec![None; layers]);
         let passes = Passes { forward: Vec::new(), weight, data, again, tie: model.tie() };
-        let (again, made) = (Again::default(), Vec::new());
-        Builder { graph, model, split, passes, upstream: vec![Vec::new(); layers], again, made }
-    }
-
-    fn running(self, again: Again) -> Builder<'a> {
-        Builder { again, ..self }
+        Builder { graph, model, split, passes, upstream: vec![Vec::new(); layers], again: of, made: Vec::new() }
     }
 
     fn build(mut self) -> Passes {
         self.forward_passes();
-        self.made.clone_from(&self.passes.forward);
         (1..self.model.layers().len() as u32).rev().for_each(|id| self.backward_passes(LayerId(id)));
         self.passes
     }
@@ -138,21 +132,20 @@ impl<'a> Builder<'a> {
     }
 
     /// The change of layout that a layer is, if it computes nothing: of its input's output, or of the gradient of its own.
-    fn relayout(&self, layer: LayerId, pass: Pass) -> Option<NodeWork> {
+    fn relayout(&self, layer: LayerId, pass: Pass, again: bool) -> Option<NodeWork> {
         let Split::Layers(sharding) = self.split else { return None };
         let (from, to) = sharding.change(self.model, layer, pass)?;
         let stays = from == to;
         let collective = transition(from, to).flatten();
         let axes = if stays { AxisSet::default() } else { AxisSet::of(&[sharding.axis]) };
-        Some(NodeWork::Relayout { layer, pass, collective, axes, again: false })
+        Some(NodeWork::Relayout { layer, pass, collective, axes, again })
     }
 
     /// An edge for each input's output.
     fn take_inputs(&mut self, id: LayerId, node: NodeIndex) {
         for input in &self.model.node(id).inputs {
             let [output, _] = self.layouts(*input);
-            let made = self.made.get(input.index()).unwrap_or(&self.passes.forward[input.index()]);
-            self.graph.edge(*made, node, Tensor::Activation(*input), output);
+            self.graph.edge(self.made[input.index()], node, Tensor::Activation(*input), output);
         }
     }
 
@@ -162,12 +155,7 @@ impl<'a> Builder<'a> {
             for input in &self.model.node(id).inputs {
                 self.again.group_of[input.index()].into_iter().for_each(|other| self.run_again(other));
             }
-            let work = match self.relayout(id, Pass::Forward) {
-                Some(NodeWork::Relayout { layer, pass, collective, axes, .. }) => {
-                    NodeWork::Relayout { layer, pass, collective, axes, again: true }
-                }
-                _ => NodeWork::Recompute(id),
-            };
+            let work = self.relayout(id, Pass::Forward, true).unwrap_or(NodeWork::Recompute(id));
             let node = self.graph.node(work, self.scope(id));
             self.take_inputs(id, node);
             self.passes.again[id.index()] = Some(node);
@@ -190,11 +178,13 @@ impl<'a> Builder<'a> {
     fn forward_passes(&mut self) {
         let input = self.load();
         self.passes.forward.push(input);
+        self.made.push(input);
         for id in (1..self.model.layers().len() as u32).map(LayerId) {
-            let work = self.relayout(id, Pass::Forward).unwrap_or(NodeWork::Layer(id, Pass::Forward));
+            let work = self.relayout(id, Pass::Forward, false).unwrap_or(NodeWork::Layer(id, Pass::Forward));
             let node = self.graph.node(work, self.scope(id));
             self.take_inputs(id, node);
             self.passes.forward.push(node);
+            self.made.push(node);
             if self.model.node(id).layer.is_loss() {
                 // A loss is its own upstream: its backward pass starts from its own forward pass.
                 self.upstream[id.index()].push(node);
@@ -211,10 +201,10 @@ impl<'a> Builder<'a> {
         }
         if self.model.needs_input_gradient(id) {
             let pass = Pass::BackwardData;
-            works.push((pass, self.relayout(id, pass).unwrap_or(NodeWork::Layer(id, pass))));
+            works.push((pass, self.relayout(id, pass, false).unwrap_or(NodeWork::Layer(id, pass))));
         }
-        if let (false, Some(groups)) = (works.is_empty(), self.again.before.get(id.index()).cloned()) {
-            groups.into_iter().for_each(|group| self.run_again(group));
+        if !works.is_empty() {
+            std::mem::take(&mut self.again.before[id.index()]).into_iter().for_each(|group| self.run_again(group));
         }
         let [_, gradient] = self.layouts(id);
         for (pass, work) in works {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockstep_data::Dataset;
 use lockstep_exec::device::Devices;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
-use lockstep_models::{Bucket, Job, Precision, random_model};
+use lockstep_models::{Bucket, Job, Precision, Recompute, random_model};
 use lockstep_topology::{Algorithm, Bytes};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -101,6 +101,28 @@ fn ranks_on_gpus_train_like_one_that_accumulates() {
 fn ranks_in_bf16_train_like_one_that_accumulates() {
     scene("programs::ranks_in_bf16_train_like_one_that_accumulates", &[("PRETEND_SEED", "4")], || {
         ranks_accumulate(Precision::Bf16);
+    });
+}
+
+/// Passes that run again draw the same masks and leave running statistics as they are: no bit of the state differs.
+#[test]
+fn recomputed_passes_change_no_bit() {
+    scene("programs::recomputed_passes_change_no_bit", &[("PRETEND_SEED", "12")], || {
+        let mut compared = 0;
+        for (precision, model, norm) in
+            (0..24u64).map(|n| (if n % 3 == 0 { Precision::Bf16 } else { Precision::F32 }, 7 * n, n % 2 == 0))
+        {
+            let devices = gpus(precision);
+            let plain = Job { accumulate: 2, precision, ..Job::new(Arc::new(random_model(model, norm)), 2, 3) };
+            let again = Job { recompute: Recompute::Full { every: 2 }, ..plain.clone() };
+            // Of some models nothing is dropped.
+            if again.program().is_ok() {
+                let [plain, again] = [plain, again].map(|job| trained(&job, model, &devices).state_sha256);
+                assert_eq!(plain, again, "model {model} in {precision}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 6, "{compared}");
     });
 }
 

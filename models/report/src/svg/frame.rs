@@ -26,6 +26,12 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Between these edges, `(left, right)` and `(top, bottom)`: grey lines, plain figures, bold names.
+    pub const fn plain((left, right): (f64, f64), (top, bottom): (f64, f64)) -> Frame {
+        let (lines, figures, names) = ("stroke=\"#e4e4e4\"", "", " font-weight=\"bold\"");
+        Frame { left, right, top, bottom, font: 11.0, lines, figures, names }
+    }
+
     /// The horizontal axis: lines upwards at their places with figures below, where there is space for them, and the
     /// axis's name with its unit in words.
     pub fn horizontal(&self, out: &mut String, ticks: impl IntoIterator<Item = (f64, String)>, name: &str) {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::answer::{SweepAnswer, label};
 use lockstep_experiment::sweep::Sweep;
-use lockstep_report::svg::{COLOURS, Frame, Look, PlotAxis, Spacing, escaped, points, shortened, tick};
+use lockstep_report::svg::{COLOURS, Frame, Look, PlotAxis, Spacing, escaped, opening, points, shortened, tick};
 
 /// Lines that the legend names.
 const NAMED: usize = 42;
@@ -17,16 +17,7 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 330.0;
 const LINE: f64 = 16.0;
 /// The area of the plot on it.
-const FRAME: Frame = Frame {
-    left: 70.0,
-    right: WIDTH - 20.0,
-    top: 58.0,
-    bottom: 58.0 + HEIGHT,
-    font: 11.0,
-    lines: "stroke=\"#e4e4e4\"",
-    figures: "",
-    names: " font-weight=\"bold\"",
-};
+const FRAME: Frame = Frame::plain((70.0, WIDTH - 20.0), (58.0, 58.0 + HEIGHT));
 /// Where the legend begins: the marks of all lines first.
 const LEGEND: f64 = FRAME.bottom + 54.0;
 
@@ -51,12 +42,7 @@ pub fn svg(answer: &SweepAnswer, sweep: &Sweep) -> String {
     let named = answer.fronts.len().min(NAMED);
     let page = LEGEND + 12.0 + LINE * (1 + named + usize::from(answer.fronts.len() > NAMED)) as f64;
     let title = if weak { "Throughput by number of ranks" } else { "Step time by number of ranks" };
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {page}\" width=\"{WIDTH}\" height=\"{page}\" \
-         font-family=\"sans-serif\" font-size=\"{}\">\n<title>{title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"4\" y=\"20\" font-size=\"14\" font-weight=\"bold\">{title}</text>\n",
-        FRAME.font
-    );
+    let mut out = opening(title, (WIDTH, page), FRAME.font);
     picture.grid(&mut out);
     for dot in &answer.dots {
         let (cx, cy) = picture.at(f64::from(dot.total_ranks), height(dot.images_per_s, dot.step_time_s));
