@@ -99,7 +99,9 @@ pub(super) fn shown(file: &Path, document: Option<u64>, format: Format) -> Resul
         set.verify(first..first + beginning.len() as u64)?;
         set.copy(first, &mut beginning);
         let numbers = || beginning.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-        let begins = spelling.decode(&beginning).map_or_else(numbers, |text| text.escape_debug().to_string());
+        let begins = spelling
+            .decode(&beginning)
+            .map_or_else(numbers, |text| text.chars().take(BEGINNING).collect::<String>().escape_debug().to_string());
         Ok(DocumentRow { document: number as u64, first, tokens, begins })
     };
     Report::new(range.map(row).collect::<Result<Vec<_>, _>>()?, Vec::new()).print(format)

@@ -10,7 +10,7 @@ use lockstep_topology::InputError;
 
 use crate::format::checksum;
 use crate::token_file::{BLOCK, TOKENS, TokenHeader};
-use crate::tokenizer::{MOST_TOKENS, Tokenizer};
+use crate::tokenizer::{MOST_TOKENS, Pieces, Tokenizer};
 
 /// The vocabulary where the tokens are bytes.
 pub const BYTES: u32 = SetSizes::BYTES;
@@ -153,11 +153,16 @@ pub fn read_text_file(path: &Path) -> Result<Vec<u8>, InputError> {
 /// # Errors
 /// A text that is not UTF-8, at its first such byte.
 pub fn tokens_of_document(place: &str, text: &[u8], tokenizer: &Tokenizer) -> Result<Vec<u32>, InputError> {
+    tokens_of(place, text, tokenizer, &mut Pieces::default())
+}
+
+/// The same of one of several documents, with the pieces of earlier ones.
+fn tokens_of(place: &str, text: &[u8], tokenizer: &Tokenizer, known: &mut Pieces) -> Result<Vec<u32>, InputError> {
     let text = str::from_utf8(text).map_err(|error| {
         let message = "is no UTF-8, which tokenizers need: convert the text, or leave the tokenizer out to pack bytes";
         InputError::new(place, format!("byte {}", error.valid_up_to()), message)
     })?;
-    let mut tokens = tokenizer.encode(text);
+    let mut tokens = tokenizer.encode_with(text, known);
     if !tokens.is_empty() {
         tokens.extend(tokenizer.end().map(|(_, token)| token));
     }
@@ -177,9 +182,11 @@ pub fn pack_texts(
 ) -> Result<TokenHeader, InputError> {
     let begun = tokenizer.map(|tokenizer| TokenWriter::of_tokenizer(out, tokenizer));
     let mut writer = begun.unwrap_or_else(|| TokenWriter::create(out, BYTES))?;
+    let mut known = Pieces::default();
     for (number, path) in texts.iter().enumerate() {
+        let place = path.display().to_string();
         let added = read_text_file(path).and_then(|text| match tokenizer {
-            Some(tokenizer) => writer.add(tokens_of_document(&path.display().to_string(), &text, tokenizer)?),
+            Some(tokenizer) => writer.add(tokens_of(&place, &text, tokenizer, &mut known)?),
             None => writer.add(text.into_iter().map(u32::from)),
         });
         if let Err(error) = added {

@@ -19,6 +19,7 @@ use lockstep_topology::{Bytes, InputError, read_bytes};
 use sha2::{Digest, Sha256};
 
 use added::{Added, Part};
+use bytes::{bytes_by_character, bytes_of};
 use file::{Bpe, CURE, File};
 use merges::Merges;
 use preparation::Preparation;
@@ -31,6 +32,9 @@ const LONGEST: Bytes = Bytes(1 << 30);
 
 /// Pieces whose tokens are remembered, and the longest of them, in bytes.
 const REMEMBERED: (usize, usize) = (1 << 16, 64);
+
+/// Pieces whose tokens have been found.
+pub(crate) type Pieces = HashMap<Box<str>, Vec<u32>>;
 
 /// What stands for a token that the tokenizer does not have.
 const UNKNOWN: &[u8] = "\u{fffd}".as_bytes();
@@ -85,7 +89,7 @@ impl Tokenizer {
 
     /// SHA-256 of the file, in hexadecimal.
     pub fn sha256(&self) -> String {
-        Sha256::digest(&self.json).iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256(&self.json)
     }
 
     /// The size of the vocabulary: the largest token and one.
@@ -100,25 +104,32 @@ impl Tokenizer {
 
     /// Whether both have the same tokens under the same numbers, and texts have the same ones of them.
     pub fn encodes_as(&self, other: &Tokenizer) -> bool {
-        self.texts == other.texts && self.merges == other.merges && self.preparation == other.preparation
+        let parts = |of: &Tokenizer| (of.texts == other.texts, of.merges == other.merges, of.units == other.units);
+        let texts_are_cut_alike = self.preparation == other.preparation && self.added == other.added;
+        self.json == other.json || texts_are_cut_alike && self.whole == other.whole && parts(self) == (true, true, true)
     }
 
     /// The tokens of a text. Names of added tokens in it are these tokens.
     pub fn encode(&self, text: &str) -> Vec<u32> {
-        let (mut tokens, mut known) = (Vec::with_capacity(text.len() / 3), HashMap::new());
+        self.encode_with(text, &mut Pieces::default())
+    }
+
+    /// The same of one of several texts; `known` are the pieces of earlier ones.
+    pub(crate) fn encode_with(&self, text: &str, known: &mut Pieces) -> Vec<u32> {
+        let mut tokens = Vec::with_capacity(text.len() / 3);
         for part in self.added[0].parts(text) {
             match part {
                 Part::Token(token) => tokens.push(token),
                 Part::Text(text) => {
-                    self.encode_normalised(&self.preparation.normalizer.of(text), &mut known, &mut tokens);
+                    self.encode_normalised(&self.preparation.normalizer.of(text), known, &mut tokens);
                 }
             }
         }
         tokens
     }
 
-    /// Appends the tokens of a text after its normalisation; `known` are pieces whose tokens have been found.
-    fn encode_normalised(&self, text: &str, known: &mut HashMap<Box<str>, Vec<u32>>, tokens: &mut Vec<u32>) {
+    /// Appends the tokens of a text after its normalisation.
+    fn encode_normalised(&self, text: &str, known: &mut Pieces, tokens: &mut Vec<u32>) {
         for part in self.added[1].parts(text) {
             let text = match part {
                 Part::Token(token) => {
@@ -160,12 +171,17 @@ impl Tokenizer {
     }
 }
 
+/// SHA-256 of a tokenizer's file, in hexadecimal.
+pub(crate) fn sha256(json: &[u8]) -> String {
+    Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Reads a tokenizer.
 fn read(json: Arc<[u8]>) -> Result<Tokenizer, String> {
     if json.iter().all(u8::is_ascii_whitespace) {
         return Err("is empty: name a tokenizer.json".to_owned());
     }
-    let file: File = serde_json::from_slice(&json).map_err(|error| match error.is_eof() {
+    let mut file: File = serde_json::from_slice(&json).map_err(|error| match error.is_eof() {
         true => format!("is cut ({error}): copy the whole file"),
         false => format!("is no tokenizer of Hugging Face ({error}): name a tokenizer.json"),
     })?;
@@ -173,13 +189,20 @@ fn read(json: Arc<[u8]>) -> Result<Tokenizer, String> {
     let preparation = file.preparation(bpe.byte_fallback)?;
     let units = Units::of(&bpe)?;
     let mut texts = texts_of(&bpe)?;
+    // Numbers that Hugging Face's library gives to tokens outside of the vocabulary, whatever the file says.
+    let mut next = bpe.vocab.len() as u32;
     for token in file.added_tokens.iter().filter(|token| !token.content.is_empty()) {
         token.check()?;
-        let own = bpe.vocab.get(&token.content);
-        if own.is_none() && texts.contains_key(&token.id) || own.is_some_and(|own| *own != token.id) {
-            return Err(format!("the added token {:?} has the number {} of another: {CURE}", token.content, token.id));
+        let own = bpe.vocab.get(&token.content).copied();
+        let number = own.unwrap_or(next);
+        if number != token.id || own.is_none() && texts.contains_key(&number) {
+            let (name, stated) = (&token.content, token.id);
+            let message = "has the number of another, or not the one that Hugging Face's library gives it";
+            return Err(format!("the added token {name:?}, {stated}, {message} ({number}): {CURE}"));
         }
-        texts.insert(token.id, token.content.as_bytes().into());
+        next = next.max(number.saturating_add(1));
+        // One of the vocabulary stands for what it does there.
+        texts.entry(number).or_insert_with(|| token.content.as_bytes().into());
     }
     let largest = texts.keys().max().copied().unwrap_or(0);
     if largest >= MOST_TOKENS {
@@ -190,16 +213,18 @@ fn read(json: Arc<[u8]>) -> Result<Tokenizer, String> {
         Some(((*name).to_owned(), token.id))
     });
     let merges = merges_of(&bpe)?;
-    let whole = if bpe.ignore_merges { whole(&bpe, &texts) } else { HashMap::new() };
+    let whole = if bpe.ignore_merges { whole(&bpe) } else { HashMap::new() };
     let added = [None, Some(preparation.normalizer)].map(|after| Added::of(&file.added_tokens, after));
     Ok(Tokenizer { json, preparation, units, merges, whole, added, texts, vocabulary: largest + 1, end })
 }
 
-/// The pieces that are tokens: as they are written where texts are characters, else as the bytes that they name, if these are a text.
-fn whole(bpe: &Bpe, texts: &Texts) -> HashMap<Box<str>, u32> {
+/// The pieces that are tokens: as they are written where texts are characters, else as the bytes that they name, if these are a
+/// text.
+fn whole(bpe: &Bpe) -> HashMap<Box<str>, u32> {
+    let by_character = bytes_by_character();
     let piece = |(name, token): (&String, &u32)| -> Option<(Box<str>, u32)> {
-        let bytes = if bpe.byte_fallback { name.as_bytes() } else { texts.get(token)? };
-        Some((str::from_utf8(bytes).ok()?.into(), *token))
+        let bytes = if bpe.byte_fallback { name.as_bytes().into() } else { bytes_of(name, &by_character)? };
+        Some((str::from_utf8(&bytes).ok()?.into(), *token))
     };
     bpe.vocab.iter().filter_map(piece).collect()
 }

@@ -54,10 +54,10 @@ pub fn rows(
     let model = &configurations[0].job.model;
     let located =
         |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
-    let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
-    let (train, held_out) = Dataset::decoded_by(launch.all(loaded.map_err(located))?, experiment.decode_threads);
     let weights = experiment.weights.as_ref().filter(|_| operation.resumed.is_none());
     launch.all(weights.map_or(Ok(()), |file| Dataset::check_tokenizer(&experiment.data, Path::new(file))))?;
+    let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
+    let (train, held_out) = Dataset::decoded_by(launch.all(loaded.map_err(located))?, experiment.decode_threads);
     let initial = match operation.resumed {
         None => launch.all(experiment.initial_values(model))?,
         Some(_) => None,

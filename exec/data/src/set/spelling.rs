@@ -4,12 +4,11 @@ use std::path::Path;
 
 use lockstep_models::SetSizes;
 use lockstep_topology::{ErrorPlace, InputError};
-use sha2::{Digest, Sha256};
 
 use super::{Dataset, files, name_and_subset, texts};
 use crate::token_file::TokenFile;
 use crate::token_pack::BYTES;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Tokenizer, sha256};
 
 /// What transformers call the file of a tokenizer.
 const FILE: &str = "tokenizer.json";
@@ -81,7 +80,7 @@ impl Dataset {
     /// A packed file that cannot be opened.
     pub fn tokenizer_sha256(what: &str) -> Result<Option<String>, InputError> {
         let set = packed_tokens(what)?.filter(|set| !set.tokenizer_json().is_empty());
-        Ok(set.map(|set| Sha256::digest(set.tokenizer_json()).iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(set.map(|set| sha256(set.tokenizer_json())))
     }
 
     /// Refuses tokens of another tokenizer than the one beside the weights, a file or folder, with which a model begins.
@@ -93,7 +92,13 @@ impl Dataset {
         let Some(beside) = folder.map(|folder| folder.join(FILE)).filter(|beside| beside.is_file()) else {
             return Ok(());
         };
+        // The usual case, without reading either.
+        let is_same = |set: TokenFile| std::fs::read(&beside).is_ok_and(|json| json == set.tokenizer_json());
+        if packed_tokens(what)?.is_some_and(is_same) {
+            return Ok(());
+        }
         let is_own = match Dataset::spelling(what)? {
+            // Of tokens that stand for nothing known nothing is known to differ.
             Spelling::Numbers => true,
             Spelling::Bytes => false,
             Spelling::Tokenizer(own) => own.encodes_as(&Tokenizer::open(&beside)?),

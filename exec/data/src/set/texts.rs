@@ -59,7 +59,11 @@ pub(super) fn load_packed(
         let value = format!("a vocabulary of {}", second.header().vocabulary);
         return Err(InputError::new(second.place(), value, message));
     }
-    if second.tokenizer_json() != first.tokenizer_json() {
+    let encode_alike = match [&first, &second].map(|set| set.tokenizer_json()) {
+        [one, other] if one == other => true,
+        _ => matches!((first.tokenizer()?, second.tokenizer()?), (Some(one), Some(other)) if one.encodes_as(&other)),
+    };
+    if !encode_alike {
         let message = format!("was not packed with the tokenizer of {place}: pack both with one");
         return Err(InputError::new(second.place(), "", message));
     }

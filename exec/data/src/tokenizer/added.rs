@@ -4,7 +4,7 @@ use super::file::AddedToken;
 use super::preparation::Normalizer;
 
 /// The tokens that are found in a text before, or after, its normalisation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Added {
     /// Names and numbers, of two that begin alike the longer one first.
     tokens: Vec<(Box<str>, u32)>,

@@ -1,5 +1,7 @@
 //! Names bytes by characters as GPT-2's tokenizer does, so that every token is a text without spaces and control characters.
 
+use std::collections::HashMap;
+
 /// The character that stands for a byte: a printable one for itself, another for the next above U+0100 that is free (Radford et al.
 /// 2019, `bytes_to_unicode`).
 pub(super) fn character_of(byte: u8) -> char {
@@ -13,10 +15,14 @@ pub(super) fn character_of(byte: u8) -> char {
     }
 }
 
-/// The bytes for which the characters of a token stand; those of the token itself where a character stands for none.
-pub(super) fn bytes_of(token: &str, byte_of: impl Fn(char) -> Option<u8>) -> Box<[u8]> {
-    let named: Option<Vec<u8>> = token.chars().map(byte_of).collect();
-    named.unwrap_or_else(|| token.as_bytes().to_vec()).into()
+/// The byte for which each character stands.
+pub(super) fn bytes_by_character() -> HashMap<char, u8> {
+    (0..=255).map(|byte| (character_of(byte), byte)).collect()
+}
+
+/// The bytes for which the characters of a token stand; `None` where one stands for none.
+pub(super) fn bytes_of(token: &str, by_character: &HashMap<char, u8>) -> Option<Box<[u8]>> {
+    token.chars().map(|character| by_character.get(&character).copied()).collect()
 }
 
 #[cfg(test)]

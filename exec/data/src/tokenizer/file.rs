@@ -87,20 +87,38 @@ fn kind(of: &Map<String, Value>) -> &str {
     of.get("type").and_then(Value::as_str).unwrap_or("no kind")
 }
 
-fn is_set(of: &Map<String, Value>, key: &str, default: bool) -> bool {
-    of.get(key).and_then(Value::as_bool).unwrap_or(default)
+/// Whether a key is true; `None` where it is not given.
+fn given(of: &Map<String, Value>, key: &str) -> Result<Option<bool>, String> {
+    match of.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(*value)),
+        Some(other) => Err(format!("sets {key} of a {} to {other}, and it is true or false: {CURE}", kind(of))),
+    }
+}
+
+fn is_set(of: &Map<String, Value>, key: &str, default: bool) -> Result<bool, String> {
+    Ok(given(of, key)?.unwrap_or(default))
+}
+
+/// The steps of a sequence under a key; `None` of another kind.
+fn steps<'a>(of: &'a Map<String, Value>, key: &str) -> Result<Option<Vec<&'a Map<String, Value>>>, String> {
+    if kind(of) != "Sequence" {
+        return Ok(None);
+    }
+    let all = of.get(key).and_then(Value::as_array).and_then(|all| all.iter().map(Value::as_object).collect());
+    all.map(Some).ok_or_else(|| format!("has a sequence whose {key} are no list of steps: {CURE}"))
 }
 
 impl File {
     /// The model, if it is BPE of a kind that is read.
-    pub(super) fn bpe(&self) -> Result<Bpe, String> {
+    pub(super) fn bpe(&mut self) -> Result<Bpe, String> {
         // Files of early versions name no kind.
         let is_bpe =
             kind(&self.model) == "BPE" || !self.model.contains_key("type") && self.model.contains_key("merges");
         if !is_bpe {
             return Err(format!("is a tokenizer with a model of {}: {CURE}", kind(&self.model)));
         }
-        let read = serde_json::from_value::<Bpe>(Value::Object(self.model.clone()));
+        let read = serde_json::from_value::<Bpe>(Value::Object(std::mem::take(&mut self.model)));
         let bpe = read.map_err(|error| format!("the model is not read: {error}: {CURE}"))?;
         let is_text = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let refused = [
@@ -119,17 +137,19 @@ impl File {
         let normalizer = self.normalizer.as_ref().map_or(Ok(Normalizer::None), normalizer)?;
         let steps: Vec<&Map<String, Value>> = match &self.pre_tokenizer {
             None => Vec::new(),
-            Some(of) => match (kind(of), of.get("pretokenizers").and_then(Value::as_array)) {
-                ("Sequence", Some(steps)) => steps.iter().filter_map(Value::as_object).collect(),
-                _ => vec![of],
-            },
+            Some(of) => steps(of, "pretokenizers")?.unwrap_or_else(|| vec![of]),
         };
         let (marks, pattern, space) = match (by_characters, steps.as_slice()) {
             (false, [.., last]) if kind(last) == "ByteLevel" => byte_level(&steps)?,
             (true, []) => (false, Pattern::Whole, Space::Never),
             (true, [last]) if kind(last) == "Metaspace" => metaspace(last)?,
             // Where no spaces are left it cuts nothing.
-            (true, [last]) if kind(last) == "Split" && split_text(last) == Some(" ") && normalizer.marks() => {
+            (true, [last])
+                if kind(last) == "Split"
+                    && split_text(last) == Some(" ")
+                    && !is_set(last, "invert", false)?
+                    && normalizer.marks() =>
+            {
                 (false, Pattern::Whole, Space::Never)
             }
             (_, []) => return Err(format!("has no pre_tokenizer, so that tokens are no bytes: {CURE}")),
@@ -146,12 +166,12 @@ fn normalizer(of: &Map<String, Value>) -> Result<Normalizer, String> {
     let is_mark = |of: &Map<String, Value>, key: &str| of.get(key).and_then(Value::as_str) == Some(MARK);
     let replaces =
         |of: &Map<String, Value>| kind(of) == "Replace" && split_text(of) == Some(" ") && is_mark(of, "content");
-    let steps = of.get("normalizers").and_then(Value::as_array).map_or(&[][..], |steps| steps);
-    let steps: Vec<&Map<String, Value>> = steps.iter().filter_map(Value::as_object).collect();
+    let steps = steps(of, "normalizers")?.unwrap_or_default();
     match (kind(of), steps.as_slice()) {
         ("NFC", _) => Ok(Normalizer::Composes),
         ("Replace", _) if replaces(of) => Ok(Normalizer::Marks { prepends: false }),
-        ("Sequence", [only]) if replaces(only) => Ok(Normalizer::Marks { prepends: false }),
+        ("Sequence", []) => Ok(Normalizer::None),
+        ("Sequence", [only]) => normalizer(only),
         ("Sequence", [first, last]) if kind(first) == "Prepend" && is_mark(first, "prepend") && replaces(last) => {
             Ok(Normalizer::Marks { prepends: true })
         }
@@ -166,13 +186,13 @@ fn byte_level(steps: &[&Map<String, Value>]) -> Result<(bool, Pattern, Space), S
         [split, last] if kind(split) == "Split" => (Some(split), last),
         _ => return Err(format!("has a pre_tokenizer of {} steps that are not read: {CURE}", steps.len())),
     };
-    let pattern = match (before, is_set(last, "use_regex", true)) {
+    let pattern = match (before, is_set(last, "use_regex", true)?) {
         (None, true) => Pattern::Gpt2,
         (None, false) => Pattern::Whole,
         (Some(split), false) => pattern(split)?,
         (Some(_), true) => return Err(format!("cuts texts by two expressions, which is not read: {CURE}")),
     };
-    match is_set(last, "add_prefix_space", true) {
+    match is_set(last, "add_prefix_space", true)? {
         true if before.is_some() => {
             Err(format!("adds a space to each piece (add_prefix_space), which is not read: {CURE}"))
         }
@@ -186,15 +206,18 @@ fn metaspace(of: &Map<String, Value>) -> Result<(bool, Pattern, Space), String> 
     if of.get("replacement").and_then(Value::as_str) != Some(MARK) {
         return Err(format!("marks spaces by another character than {MARK}, which is not read: {CURE}"));
     }
-    // Files of early versions say it in another way.
-    let early = if is_set(of, "add_prefix_space", true) { "always" } else { "never" };
-    let space = match of.get("prepend_scheme").and_then(Value::as_str).unwrap_or(early) {
+    // Files of early versions say it in another way too.
+    let scheme = of.get("prepend_scheme").map_or(Some("always"), Value::as_str).unwrap_or("of no text");
+    if given(of, "add_prefix_space")? == Some(false) && scheme != "never" {
+        return Err(format!("has a prepend_scheme {scheme} beside add_prefix_space = false: state \"never\""));
+    }
+    let space = match scheme {
         "always" => Space::Always,
         "first" => Space::First,
         "never" => Space::Never,
         other => return Err(format!("has a prepend_scheme {other}, which is not read: {CURE}")),
     };
-    Ok((true, if is_set(of, "split", true) { Pattern::Marks } else { Pattern::Whole }, space))
+    Ok((true, if is_set(of, "split", true)? { Pattern::Marks } else { Pattern::Whole }, space))
 }
 
 /// The text, which is no expression, that a step looks for.
@@ -205,7 +228,8 @@ fn split_text(of: &Map<String, Value>) -> Option<&str> {
 /// The pattern of a step that cuts by an expression.
 fn pattern(split: &Map<String, Value>) -> Result<Pattern, String> {
     let expression = split.get("pattern").and_then(|pattern| pattern.get("Regex")).and_then(Value::as_str);
-    let is_plain = split.get("behavior").and_then(Value::as_str) == Some("Isolated") && !is_set(split, "invert", false);
+    let is_plain =
+        split.get("behavior").and_then(Value::as_str) == Some("Isolated") && !is_set(split, "invert", false)?;
     expression.filter(|_| is_plain).and_then(Pattern::of).ok_or_else(|| {
         let shown = expression.unwrap_or("no regular expression");
         format!("cuts texts by {shown}, which is none of the known expressions: {CURE}")

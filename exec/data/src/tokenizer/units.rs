@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::bytes::{bytes_of, character_of};
+use super::bytes::{bytes_by_character, bytes_of, character_of};
 use super::file::{Bpe, CURE};
 use super::pieces::MARK;
 
@@ -10,7 +10,7 @@ use super::pieces::MARK;
 pub(super) type Texts = HashMap<u32, Box<[u8]>>;
 
 /// The tokens of single bytes and characters.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Units {
     bytes: [u32; 256],
     /// Tokens of characters, where these are looked for first; else none.
@@ -62,10 +62,10 @@ fn name(byte: u8, by_characters: bool) -> String {
 /// # Errors
 /// Two tokens of one number.
 pub(super) fn texts_of(bpe: &Bpe) -> Result<Texts, String> {
-    let byte_of: HashMap<char, u8> = (0..=255).map(|byte| (character_of(byte), byte)).collect();
+    let by_character = bytes_by_character();
     let names: HashMap<String, u8> = (0..=255).map(|byte| (name(byte, true), byte)).collect();
     let text = |token: &String| match (bpe.byte_fallback, names.get(token)) {
-        (false, _) => bytes_of(token, |character| byte_of.get(&character).copied()),
+        (false, _) => bytes_of(token, &by_character).unwrap_or_else(|| token.as_bytes().into()),
         (true, Some(byte)) => [*byte].into(),
         (true, None) => token.replace(MARK, " ").into_bytes().into(),
     };

@@ -1,5 +1,6 @@
 //! `Planned`: describes one run of a trained sweep, with its identity.
 
+use lockstep_data::Dataset;
 use lockstep_experiment::shard::SweepShard;
 use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length, TransportKind};
@@ -33,7 +34,8 @@ pub struct Planned {
 pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
     let mut arms = Vec::new();
     for arm in experiment.arms() {
-        let own = Experiment { judged_epochs: u32::MAX, target: Target::default(), ..arm.experiment };
+        let tokenizer = Dataset::tokenizer_sha256(&arm.experiment.data)?;
+        let own = Experiment { judged_epochs: u32::MAX, target: Target::default(), tokenizer, ..arm.experiment };
         if let Length::Steps(steps) = own.length {
             let message = "each epoch is evaluated: give epochs instead of steps";
             return Err(own.locate(InputError::flag("steps", steps.to_string(), message)));

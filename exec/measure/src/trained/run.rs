@@ -49,11 +49,11 @@ impl Data {
 /// # Errors
 /// Data that do not fit, or a rank that panics or stalls.
 pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<EpochRow>, Failure> {
-    let data = data.of(planned)?;
-    let loaded = Dataset::sizes((&data.0, &data.1));
     if let Some(weights) = &planned.experiment.weights {
         Dataset::check_tokenizer(&planned.experiment.data, Path::new(weights))?;
     }
+    let data = data.of(planned)?;
+    let loaded = Dataset::sizes((&data.0, &data.1));
     // Where threads prepare samples, this is done by tasks of the program, as many ahead as the experiment says.
     let initial = planned.experiment.initial_values(&planned.configuration.job.model)?.map(|(values, _)| values);
     let cores = Some(Cores::find().count() as u32);
@@ -95,7 +95,7 @@ fn blank(planned: &Planned, command: &str) -> EpochRow {
         seed: *seed,
         setting: configuration.setting(),
         growth: if experiment.growth.is_empty() { "-".to_owned() } else { experiment.growth_text() },
-        data: experiment.data.clone(),
+        data: experiment.data_with_tokenizer(),
         sampling: experiment.sampling.to_string(),
         recompute_bn: experiment.recompute_bn,
         learning_rate: experiment.optimizer.target_rate(configuration.job.gradient_samples()),
