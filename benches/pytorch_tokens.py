@@ -22,7 +22,7 @@ import time
 CASES = {
     "gpt2-char": ("gpt2-char", 12, dict(kind="gpt2", layers=4, hidden=128, heads=4, inner=512, vocabulary=256, positions=64)),
     "llama-15m": (
-        "llama-2-7b:hidden_size=288,num_hidden_layers=6,num_attention_heads=6,num_key_value_heads=6,intermediate_size=768,positions=256",
+        "llama-2-7b:hidden=288,layers=6,heads=6,key_heads=6,inner=768,positions=256",
         4,
         dict(kind="llama", layers=6, hidden=288, heads=6, inner=768, vocabulary=32000, positions=256),
     ),

@@ -81,12 +81,18 @@ proptest! {
         strategy in prop::sample::select(vec!["model-parallel", "megatron", "sequence-parallel", "all-to-all"]),
         output in prop::sample::select(&OUTPUTS),
         (shares_state, fuse) in (any::<bool>(), any::<bool>()),
-        (accumulate, each) in (1u32..=2, 1u32..=2),
+        (accumulate, each, parts) in (1u32..=2, 1u32..=2, 1u32..=4),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         seed: u64,
     ) {
+        // Ranks that have samples of their own outside of pairs have parts of one where there are fewer samples than ranks.
+        let parts = if strategy == "sequence-parallel" && tensor % parts == 0 { parts } else { 1 };
+        let (batch, sizes) = match parts {
+            1 => (each * tensor, sizes),
+            _ => (tensor / parts, (sizes.0, sizes.1, sizes.2, sizes.3, parts * sizes.4.min(2), sizes.5)),
+        };
         let model = decoder(sizes, output);
-        let ssgd = Job { bucket, fuse, accumulate, ..Job::new(Arc::clone(&model), data, each * tensor) };
+        let ssgd = Job { bucket, fuse, accumulate, ..Job::new(Arc::clone(&model), data, batch) };
         let mesh = Mesh::new(&[(Axis::Data, data), (Axis::Tensor, tensor)]).unwrap();
         let strategy = format!("{strategy}{}", if shares_state { ":zero-1" } else { "" }).parse().unwrap();
         let split = Job { strategy, workers: mesh.ranks(), mesh: Some(mesh), ..ssgd.clone() };
@@ -125,6 +131,48 @@ fn megatron_splits_heads_entries_and_features() {
     assert_eq!(size("scores"), [16 / 4, hidden]);
     let attention = program.model.layers().iter().find(|node| node.name == "attention").unwrap();
     assert_eq!(attention.output.features(), hidden / 4, "documents are whole beside parts of heads");
+}
+
+/// Korthikanti et al. 2022, §4.2.2: a single sample is split by positions outside of pairs, and a rank receives as much as with
+/// samples of its own. Numbers of samples and positions that do not divide are refused.
+#[test]
+fn few_samples_are_split_by_positions() {
+    let ranks = 4;
+    let of = |positions: u32, batch: u32| {
+        let mesh = Some(Mesh::new(&[(Axis::Data, 1), (Axis::Tensor, ranks)]).unwrap());
+        let model = decoder((4, 2, 1, 32, positions, 16), OUTPUTS[3]);
+        let strategy = "sequence-parallel".parse().unwrap();
+        Job { strategy, mesh, ..Job::new(model, ranks, batch) }.program()
+    };
+    let exchanges = |positions: u32, batch: u32| -> Vec<(Collective, u64)> {
+        let program = of(positions, batch).unwrap();
+        let tasks = program.roles[0].tasks.iter().filter_map(|task| match &task.op {
+            Op::Exchange(of) => Some((of.collective.clone(), of.range.end - of.range.start)),
+            _ => None,
+        });
+        tasks.collect()
+    };
+    // The same rows in all: of four samples, of two, and of one.
+    let rows = |batch: u32| {
+        let mut all = exchanges(24 / batch, batch);
+        all.sort_by_key(|(collective, elements)| (format!("{collective:?}"), *elements));
+        all
+    };
+    let features = |all: Vec<(Collective, u64)>| {
+        let activations = all.into_iter().filter(|(_, elements)| *elements == 24 * 16);
+        activations.map(|(collective, _)| collective).collect::<Vec<_>>()
+    };
+    let of_one = features(rows(1));
+    let count = |wanted: Collective| of_one.iter().filter(|own| **own == wanted).count();
+    // Each pair has a reduce-scatter forward and backward, and gathers its input; so has the loss, without a second of a pair.
+    assert_eq!(count(Collective::ReduceScatter), 2 + 3, "{of_one:?}");
+    assert_eq!(of_one, features(rows(2)));
+    let node = |name: &str| of(24, 1).unwrap().model.layers().iter().find(|node| node.name == name).unwrap().output;
+    assert_eq!([node("norm2"), node("positions")].map(|shape| shape.places()), [24 / 4, 24]);
+    for (positions, batch, wanted) in [(24, 3, "a number that divides 4"), (6, 1, "a sequence length that 4 divides")] {
+        let error = of(positions, batch).unwrap_err().to_string();
+        assert!(error.contains(wanted) && error.contains("does not divide among 4 ranks along tensor"), "{error}");
+    }
 }
 
 /// Shoeybi et al. 2019, §3: of the scores no rank has those of all entries. What each finds goes to all, whatever the vocabulary; a

@@ -34,6 +34,8 @@ pub struct LayerKind {
     pub reads_integers: bool,
     /// Whether it reads labels without being a loss: a part of one.
     pub reads_labels: bool,
+    /// Whether what it does at a place depends on which one of the sample that is.
+    pub counts_places: bool,
     /// Whether it takes each sample as a vector of features, whatever its shape.
     pub flattens: bool,
     /// Whether its kernel can include a ReLU after it.
@@ -76,6 +78,7 @@ impl LayerKind {
             is_loss: false,
             reads_integers: false,
             reads_labels: false,
+            counts_places: false,
             flattens: false,
             takes_relu: false,
             class: KernelClass::Elements,

@@ -67,6 +67,7 @@ pub enum RotaryScaling {
 }
 
 pub(super) const KIND: LayerKind = LayerKind {
+    counts_places: true,
     keys: &[
         "heads",
         "theta",

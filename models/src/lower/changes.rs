@@ -66,26 +66,29 @@ impl<'a> Change<'a> {
         self.sharding.ranks.into()
     }
 
-    /// Rows of a sample: what lies outside of its features.
-    fn rows_each(self) -> u64 {
-        self.model.node(self.producer).output.rows()
+    /// Rows of the whole tensor, those of a sample being what lies outside of its features.
+    fn rows(self) -> u64 {
+        let [a, b] = [self.producer, self.layer].map(|id| self.model.node(id).output.rows());
+        u64::from(self.sharding.pass_samples()) * a.max(b)
     }
 
-    /// Rows of the whole tensor.
-    fn rows(self) -> u64 {
-        u64::from(self.sharding.pass_samples()) * self.rows_each()
+    /// Both layers with the elements of a row, padding included: that with a rank's features first.
+    fn widths(self) -> [(u64, LayerId); 2] {
+        let mut of = [self.producer, self.layer].map(|id| (self.model.node(id).output.row_elements(), id));
+        of.sort_unstable();
+        of
     }
 
     /// Elements of a row, padding included: of the whole tensor, and of a rank's features.
     fn sizes(self) -> (u64, u64) {
-        let [a, b] = [self.producer, self.layer].map(|id| self.model.node(id).output.elements() / self.rows_each());
-        (a.max(b), a.min(b))
+        let [(part, _), (whole, _)] = self.widths();
+        (whole, part)
     }
 
     /// Elements of a row that a rank's features have, without padding.
     fn features(self, part: u64) -> u64 {
-        let [a, b] = [self.producer, self.layer].map(|id| (self.model.node(id).output.elements(), id));
-        self.sharding.features(self.model, a.min(b).1, part as u32) / self.rows_each()
+        let [(_, id), _] = self.widths();
+        self.sharding.features(self.model, id, part as u32) / self.model.node(id).output.rows()
     }
 
     /// Elements of a rank's part in a layout.

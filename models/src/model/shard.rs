@@ -39,7 +39,7 @@ pub struct ShardLayer {
 
 /// The model of one of the `ranks` ranks along `axis` where the layers of `whole` lie as `table` states. On `outside`, other
 /// axes of the mesh, samples are split. `several`: whether samples of several ranks' batches go through the split layers at
-/// once.
+/// once. `sample_parts`: parts into which the rows of each sample are split where a rank has its own samples.
 ///
 /// # Errors
 /// Layers that the table cannot place: fewer rows than ranks, grouped convolutions, batch normalisation of several batches
@@ -50,15 +50,16 @@ pub(crate) fn shard(
     outside: AxisSet,
     table: &Table,
     several: bool,
+    sample_parts: u32,
 ) -> Result<(Model, Vec<ShardLayer>), InputError> {
-    let placement = place(whole, table, ranks)?;
+    let placement = place(whole, table, (ranks, sample_parts))?;
     if whole.tie().is_some_and(|tie| !placement.serves(tie)) {
         whole.refuse_tie(("strategy", String::new(), "splits one of two layers"))?;
     }
     if several {
         check_statistics(whole, &placement)?;
     }
-    let mut parts = Parts { outside, axis, drafts: Vec::new(), layers: Vec::new() };
+    let mut parts = Parts { outside, axis, sample_parts, drafts: Vec::new(), layers: Vec::new() };
     // By layer of the whole model: where its output is among the drafts, and what it was changed to.
     let mut at: Vec<usize> = Vec::new();
     let mut changed: Vec<Vec<(Need, usize)>> = vec![Vec::new(); whole.layers().len()];
@@ -114,6 +115,7 @@ pub(crate) fn shard(
 struct Parts {
     outside: AxisSet,
     axis: Axis,
+    sample_parts: u32,
     drafts: Vec<Draft>,
     layers: Vec<ShardLayer>,
 }
@@ -158,6 +160,8 @@ impl Parts {
     ) -> usize {
         let given = self.layers[source].output.on(self.axis);
         let name = format!("{} {}", from.name, change_name((given, output), gradient));
+        let parts = if output == SAMPLES { self.sample_parts } else { 1 };
+        let shape = shape.part_of_rows(parts).expect("rows that the parts divide");
         let change = draft(name, Layer::relayout(shape), vec![source], 1.0);
         self.push(change, (origin, output, gradient), AxisLayout::Replicated)
     }

@@ -38,6 +38,8 @@ pub struct Sharding {
     pub ranks: u32,
     /// By layer of a rank's model.
     pub layers: Vec<ShardLayer>,
+    /// Parts into which the rows of each sample are split, where there are fewer samples than ranks that share them; else 1.
+    pub sample_parts: u32,
     /// The samples of each pass through the split layers, by worker in ascending order, at most one piece each.
     pub passes: Vec<Vec<Piece>>,
     /// Which ranks run each of them.
@@ -101,7 +103,7 @@ impl Sharding {
         match (self.pass_ranks, layer) {
             (PassRanks::FirstOfNode, _) if self.passes[pass][0].worker != rank => 0,
             (PassRanks::All, Some(id)) if self.in_all_passes() && self.splits_samples(id) => {
-                self.samples_of(pass) / self.ranks
+                self.samples_of(pass) * self.sample_parts / self.ranks
             }
             (PassRanks::All | PassRanks::FirstOfNode, _) => self.samples_of(pass),
         }

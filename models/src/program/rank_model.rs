@@ -14,7 +14,7 @@ use crate::{
 pub struct Origin {
     /// The layer.
     pub layer: LayerId,
-    /// The first element of a row of its output that the part has.
+    /// The first element of a row of its output that the part has, or of a sample where it has some of its rows.
     pub first: u64,
     /// The first entry of its table, or the first class of a loss, that the part has.
     pub entry: u64,
@@ -130,10 +130,14 @@ impl Program {
             _ => 0,
         };
         let entry = u64::from(part) * entries;
-        let first = if splits { u64::from(part) * (node.output.elements() / rows) } else { 0 };
         let row = if splits && rows > 1 { sharding.whole.node(layer).output.elements() / rows } else { 0 };
         let shares = sharding.in_all_passes() && sharding.splits_samples(id);
-        let sample = if shares { part * sharding.samples_on(rank, Some(id), 0) } else { 0 };
+        let sample = if shares { part * sharding.samples_on(rank, Some(id), 0) / sharding.sample_parts } else { 0 };
+        let first = match (splits, shares) {
+            (true, _) => u64::from(part) * (node.output.elements() / rows),
+            (false, true) => u64::from(part % sharding.sample_parts) * node.output.elements(),
+            (false, false) => 0,
+        };
         Origin { layer, first, entry, row, sample }
     }
 }

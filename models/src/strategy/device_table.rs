@@ -54,7 +54,7 @@ fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     let mesh = Mesh::of_nodes(&passes.iter().map(|node| node.len() as u32).collect::<Vec<_>>())?;
     let (axis, ranks) = (Axis::Device, mesh.size(Axis::Device));
     let pass_ranks = PassRanks::FirstOfNode;
-    let sharding = Sharding { whole, axis, ranks, layers, passes, pass_ranks, variable_batch: false };
+    let sharding = Sharding { whole, axis, ranks, layers, sample_parts: 1, passes, pass_ranks, variable_batch: false };
     let graph = split::graph(job, &model, (&sharding, None), mesh)?;
     Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
 }

@@ -11,7 +11,7 @@ use super::zero::{self, Sharing};
 use super::{Shard, ssgd};
 use crate::graph::Scope;
 use crate::model::{Table, shard};
-use crate::{Axis, AxisSet, Graph, Job, LayerId, Layout, Mesh, Model, PassRanks, Piece, Sharding};
+use crate::{Axis, AxisSet, Dimension, Graph, Job, LayerId, Layout, Mesh, Model, PassRanks, Piece, Sharding};
 
 /// Which layers are split, along which axis, and which samples run through them.
 pub(super) struct SplitLayers {
@@ -49,18 +49,42 @@ impl SplitLayers {
             _ => error,
         };
         let several = passes.iter().any(|pass| pass.len() > 1);
-        let (model, layers) = shard(&job.model, (axis, ranks), outside, &table, several).map_err(refused)?;
-        let whole = Arc::clone(&job.model);
-        let pass_ranks = PassRanks::All;
-        let sharding = Sharding { whole, axis, ranks, layers, passes, pass_ranks, variable_batch };
+        let of = |sample_parts: u32| {
+            let (model, layers) = shard(&job.model, (axis, ranks), outside, &table, several, sample_parts)?;
+            let (whole, passes, pass_ranks) = (Arc::clone(&job.model), passes.clone(), PassRanks::All);
+            Ok((model, Sharding { whole, axis, ranks, layers, sample_parts, passes, pass_ranks, variable_batch }))
+        };
+        let (mut model, mut sharding) = of(1).map_err(refused)?;
         let samples = sharding.pass_samples();
         if sharding.in_all_passes() && !samples.is_multiple_of(ranks) && sharding.any_splits_samples() {
-            let message = format!("does not divide among {ranks} ranks along {axis}: use a multiple of {ranks}");
-            return Err(InputError::flag("batch_per_rank", samples.to_string(), message));
+            let parts = sample_parts(&job.model, samples, (axis, ranks))?;
+            (model, sharding) = of(parts).map_err(refused)?;
         }
         let sharing = if shares_state { Sharing::of(&mesh) } else { None };
         let graph = graph(job, &model, (&sharding, sharing), mesh)?;
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
+    }
+}
+
+/// Parts into which ranks split the rows of each of too few samples.
+///
+/// # Errors
+/// Samples without positions that the parts divide.
+fn sample_parts(model: &Model, samples: u32, (axis, ranks): (Axis, u32)) -> Result<u32, InputError> {
+    let positions = model.input().size(Dimension::Position);
+    let is_sequence = model.input().has(Dimension::Position);
+    let parts = Some(ranks / samples.max(1)).filter(|parts| is_sequence && parts * samples == ranks);
+    let error = |cure: String| {
+        let message = format!("does not divide among {ranks} ranks along {axis}: use {cure}");
+        Err(InputError::flag("batch_per_rank", samples.to_string(), message))
+    };
+    match parts {
+        None if is_sequence => error(format!("a multiple of {ranks}, or a number that divides {ranks}")),
+        None => error(format!("a multiple of {ranks}")),
+        Some(parts) if !positions.is_multiple_of(parts) => {
+            error(format!("a multiple of {ranks}, or a sequence length that {parts} divides and not {positions}"))
+        }
+        Some(parts) => Ok(parts),
     }
 }
 

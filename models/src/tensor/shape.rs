@@ -110,6 +110,23 @@ impl Shape {
         behind.map(|(_, size)| u64::from(*size)).fold(1, u64::saturating_mul)
     }
 
+    /// Elements of a row: from one row to the next.
+    pub fn row_elements(&self) -> u64 {
+        self.elements() / self.rows().max(1)
+    }
+
+    /// The same with one of `parts` equal parts of its rows, which the positions of a sequence are; `None` where it has other
+    /// rows or `parts` do not divide them.
+    pub fn part_of_rows(mut self, parts: u32) -> Option<Shape> {
+        let [(Dimension::Position, positions), (Dimension::Feature, _)] = &mut self.dimensions[..self.rank.into()]
+        else {
+            return (parts == 1).then_some(self);
+        };
+        let divides = positions.is_multiple_of(parts);
+        *positions /= parts;
+        divides.then_some(self)
+    }
+
     /// The same with another number of features.
     pub fn with_features(mut self, features: u32) -> Shape {
         let own = self.dimensions.iter_mut().find(|(dimension, _)| *dimension == Dimension::Feature);

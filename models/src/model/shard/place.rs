@@ -45,6 +45,8 @@ pub(super) struct Placement<'a> {
     whole: &'a Model,
     table: &'a Table,
     ranks: u32,
+    /// Parts into which the rows of each sample are split where ranks have samples of their own.
+    sample_parts: u32,
     layers: Vec<Placed>,
     /// By layer: whether the last rank's part of its features is shorter.
     padded: Vec<bool>,
@@ -57,13 +59,18 @@ pub(super) struct Need {
     pub(super) gradient: AxisLayout,
 }
 
-/// Places the layers of `whole` on `ranks` ranks along an axis.
+/// Places the layers of `whole` on `ranks` ranks along an axis; where they have samples of their own, each is one of
+/// `sample_parts` equal parts of the rows of one, which may be all of it.
 ///
 /// # Errors
 /// A row that names no layer, and layers that no entry of their row serves.
-pub(super) fn place<'a>(whole: &'a Model, table: &'a Table, ranks: u32) -> Result<Placement<'a>, InputError> {
+pub(super) fn place<'a>(
+    whole: &'a Model,
+    table: &'a Table,
+    (ranks, sample_parts): (u32, u32),
+) -> Result<Placement<'a>, InputError> {
     table.check(whole)?;
-    let mut placement = Placement { whole, table, ranks, layers: Vec::new(), padded: Vec::new() };
+    let mut placement = Placement { whole, table, ranks, sample_parts, layers: Vec::new(), padded: Vec::new() };
     for (id, node) in whole.iter() {
         let part = placement.part(id, node)?;
         let (made, weights) = placement.made(node, part);
@@ -218,12 +225,12 @@ impl Placement<'_> {
     }
 
     /// Whether ranks may each take some of the samples: a part of a batch has other statistics than the whole, and a loss's
-    /// labels are those of the whole batch.
+    /// labels are those of the whole batch. Of parts of samples each row must be for itself.
     fn takes_samples(&self, node: &Node) -> bool {
         let own_batches = self.layers.first().is_none_or(|input| input.part == Part::Samples);
         let kind = node.layer.rule().kind();
         let of_batch = node.statistics.is_some() || kind.is_loss || kind.reads_integers;
-        own_batches || !of_batch
+        (own_batches || !of_batch) && (self.sample_parts == 1 || has_free_rows(node, self.sample_parts))
     }
 
     /// Whether the inputs are as a part of the layer's own features needs them, some of them split.
@@ -303,6 +310,22 @@ fn own_feature(node: &Node) -> Option<usize> {
 /// The index of the classes of a loss that ranks may share.
 fn merged(node: &Node) -> Option<usize> {
     node.signature.indices.iter().position(|index| index.usage == IndexUse::Merged)
+}
+
+/// Whether a layer works on each row of a sample by itself, wherever it is, and `parts` divide the rows.
+fn has_free_rows(node: &Node, parts: u32) -> bool {
+    let signature = &node.signature;
+    let is_free = |(index, _): &(usize, Dimension)| {
+        let in_weights = signature.parameters.iter().flatten().any(|(own, _)| own == index);
+        signature.indices[*index].usage == IndexUse::Free && !in_weights
+    };
+    let mut rows = signature
+        .inputs
+        .iter()
+        .chain([&signature.output])
+        .map(|operand| operand.iter().skip(1).take_while(|(_, dimension)| *dimension != Dimension::Feature));
+    let divide = node.input_shapes.iter().chain([&node.output]).all(|shape| shape.part_of_rows(parts).is_some());
+    divide && !node.layer.rule().kind().counts_places && rows.all(|mut rows| rows.all(is_free))
 }
 
 /// How many rows a layer has that ranks may share: features of its output, or classes.
