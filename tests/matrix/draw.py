@@ -9,7 +9,8 @@ the best of many that are filled at random (AETG, Cohen et al. 1997), until ever
 
 The first drawing has what is exchanged or trained, the algorithm, the place, the strategy and how samples come, and covers all pairs. The
 second, with its own seed and numbers behind the first's, has further strategies. It covers their pairs with load, algorithm and kind of place
-(threads, processes, lab), and the pairs of places with loads and algorithms. LOCKSTEP names the program.
+(threads, processes, lab), and the pairs of places with loads and algorithms. The third has decoders, with AdamW: it covers the pairs of
+strategies with loads, kinds of place and what runs again in backward passes. LOCKSTEP names the program.
 """
 
 import itertools
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import typing
 
-from factors import BATCH, FACTORS, FIRST_BATCH, FLAGS, INPUTS, KINDS, PLACES, SECOND
+from factors import ADAMW, BATCH, FACTORS, FIRST_BATCH, FLAGS, INPUTS, KINDS, PLACES, RECOMPUTE, SECOND, THIRD
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target/release/lockstep")).resolve()
@@ -93,6 +94,13 @@ def serves_second(row):
     return (ranks > 1 or "--learners" in FLAGS[row["strategy"]]) and predicted(row, ranks, BATCH[row["load"]], [])
 
 
+def serves_third(row):
+    """As `serves_first`. On one rank nothing is exchanged: one strategy is enough."""
+    ranks = PLACES[row["place"]]
+    further = [*RECOMPUTE[row["recompute"]], *ADAMW]
+    return (ranks > 1 or (row["strategy"], row["algorithm"]) == ("ssgd", "ring")) and predicted(row, ranks, BATCH[row["load"]], further)
+
+
 def plausible_second(row):
     """Whether the place is of the kind."""
     return "kind" not in row or "place" not in row or row["place"] in KINDS[row["kind"]]
@@ -103,10 +111,19 @@ def written_second(row):
     return {factor: row[factor] for factor in FACTORS if factor != "input"} | {"input": "memory", "batch_per_rank": BATCH[row["load"]]}
 
 
+def written_third(row):
+    """The row of the second drawing with what runs again."""
+    return {**written_second(row), "recompute": row["recompute"]}
+
+
 FIRST_DRAWING = Drawing(1, FACTORS, list(itertools.combinations(FACTORS, 2)), plausible_first, serves_first, lambda row: {factor: row[factor] for factor in FACTORS})
 SECOND_DRAWING = Drawing(
     2, SECOND, [pair for pair in itertools.combinations(SECOND, 2) if pair not in (("kind", "place"), ("place", "strategy"))],
     plausible_second, serves_second, written_second,
+)
+THIRD_DRAWING = Drawing(
+    3, THIRD, [("strategy", factor) for factor in ("load", "kind", "recompute")] + [("place", "recompute")],
+    plausible_second, serves_third, written_third,
 )
 
 
@@ -168,7 +185,7 @@ def drawn(drawing, first):
 def main():
     """Writes the rows, or holds the committed ones to them."""
     rows = []
-    for drawing in (FIRST_DRAWING, SECOND_DRAWING):
+    for drawing in (FIRST_DRAWING, SECOND_DRAWING, THIRD_DRAWING):
         more, count = drawn(drawing, len(rows))
         print(f"seed {drawing.seed}: {len(more)} configurations cover {count} pairs of {len(drawing.factors)} factors", file=sys.stderr)
         rows += more

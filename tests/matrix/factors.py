@@ -74,9 +74,41 @@ SECOND = {
     "place": [place for places in KINDS.values() for place in places],
     "strategy": list(MORE_STRATEGIES),
 }
+# The third drawing: decoders with AdamW, by strategies that the others do not have too, and with what runs again.
+DECODERS = {
+    "gpt2-char": 8,
+    "gpt2-char:layers=2,hidden=256": 4,
+    "llama-2-7b:layers=3,hidden=128,heads=4,key_heads=2,feed_forward=384,vocabulary=1024,positions=128": 4,
+}
+DECODER_STRATEGIES = {
+    "ssgd": [],
+    "ssgd, accumulate 2": STRATEGIES["ssgd, accumulate 2"],
+    "zero-1": STRATEGIES["zero-1"],
+    "zero-2": STRATEGIES["zero-2"],
+    "zero-3": STRATEGIES["zero-3"],
+    "megatron": MORE_STRATEGIES["megatron"],
+    "sequence-parallel": ["--strategy", "sequence-parallel"],
+    "megatron:zero-1, data=2,tensor=2": MORE_STRATEGIES["megatron:zero-1, data=2,tensor=2"],
+    "megatron, pipeline=2,tensor=2": MORE_STRATEGIES["megatron, pipeline=2,tensor=2"],
+    "sequence-parallel, data=2,tensor=2": ["--strategy", "sequence-parallel", "--mesh", "data=2,tensor=2"],
+    "ssgd, pipeline=2, gpipe": ["--mesh", "pipeline=2", "--accumulate", "4", "--schedule", "gpipe"],
+    "ssgd, pipeline=2, 1f1b": MORE_STRATEGIES["ssgd, pipeline=2, 1f1b"],
+    "ssgd, pipeline=2, zb-h1": ["--mesh", "pipeline=2", "--accumulate", "4", "--schedule", "zb-h1"],
+    "zero-1, data=2,pipeline=2": MORE_STRATEGIES["zero-1, data=2,pipeline=2"],
+}
+RECOMPUTE = {"none": [], "full": ["--recompute", "full"], "selective": ["--recompute", "selective:core_attn+layernorm"]}
+ADAMW = ["--optimizer", "adamw"]
 # Samples of each rank and step in the second drawing: so many that a step takes milliseconds. In the first, 16 everywhere.
-BATCH = {"lenet": 16, "resnet-32": 4, "mlp": 1024}
+BATCH = {"lenet": 16, "resnet-32": 4, "mlp": 1024, **DECODERS}
 FIRST_BATCH = 16
+THIRD = {
+    "load": list(DECODERS),
+    "algorithm": ["ring", "direct"],
+    "kind": list(KINDS),
+    "place": [place for places in KINDS.values() for place in places],
+    "strategy": list(DECODER_STRATEGIES),
+    "recompute": list(RECOMPUTE),
+}
 # What tables list.
-VALUES = {**FACTORS, "strategy": [*STRATEGIES, *MORE_STRATEGIES]}
-FLAGS = {**STRATEGIES, **MORE_STRATEGIES}
+VALUES = {**FACTORS, "load": [*LOADS, *DECODERS], "strategy": list(dict.fromkeys([*STRATEGIES, *MORE_STRATEGIES, *DECODER_STRATEGIES]))}
+FLAGS = {**STRATEGIES, **MORE_STRATEGIES, **DECODER_STRATEGIES}

@@ -25,7 +25,7 @@ import time
 
 import lab
 import store
-from factors import FIRST_BATCH, FLAGS, INPUTS, PLACES
+from factors import ADAMW, DECODERS, FIRST_BATCH, FLAGS, INPUTS, PLACES, RECOMPUTE
 from store import ROOT, machine
 
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target/release/lockstep")).resolve()
@@ -158,7 +158,8 @@ def generate(samples, folder):
 
 def experiment(row, site):
     """The path of a row's experiment."""
-    data = DATA[row["load"]]
+    # Decoders train on the text of their tokens.
+    data = DATA.get(row["load"])
     if row["load"] == "mlp" and "batch_per_rank" in row:
         data = WORK / "digits"
         if not data.exists():
@@ -171,10 +172,14 @@ def experiment(row, site):
             subprocess.run([LOCKSTEP, "data", "pack", made, "--out", pack], check=True, capture_output=True)
         data = str(pack)
     flags = FLAGS[row["strategy"]] + INPUTS[row["input"]]
+    if row["load"] in DECODERS:
+        flags = flags + RECOMPUTE[row["recompute"]] + ADAMW
     lines = [
-        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', f"batch_per_rank = {batch(row)}", f"steps = {steps(row)}",
+        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f"batch_per_rank = {batch(row)}", f"steps = {steps(row)}",
         f'algorithm = "{row["algorithm"]}"', f'transport = "{transport(row)}"', *settings(flags),
     ]
+    if data:
+        lines.append(f'data = "{data}"')
     if site:
         lines.append(f'cluster = "{site[1]}"')
     if "--mesh" not in flags:

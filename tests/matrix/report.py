@@ -121,6 +121,8 @@ def order_table(rows):
 
 def row_line(row):
     name = ", ".join(row[factor] for factor in FACTORS if row[factor] != "none")
+    if row.get("recompute", "none") != "none":
+        name += f", recompute {row['recompute']}"
     times = " | ".join(f"{1e3 * row[key]:.4g}" for key in ("predicted_s", "measured_s", "measured_p10_s", "measured_p90_s"))
     return f"| {row['number']} | {row['machine']} | {name} | {times} | {row['error_pct']:+.1f} |"
 
@@ -161,15 +163,16 @@ def ranges(numbers):
 def page():
     """The text of the page."""
     known, drawn = store.every(), store.drawn()
-    second = next(row["number"] for row in drawn if "batch_per_rank" in row)
+    second, third = (next(row["number"] for row in drawn if key in row) for key in ("batch_per_rank", "recompute"))
     rows = [row for row in known if "measured_s" in row]
     failed = [row for row in known if "failed" in row]
     yield from [
         "# Predicted and measured: the validation matrix",
         "",
-        f"The matrix has {len(drawn)} configurations, which `tests/matrix/draw.py` draws with two seeds. {drawn[0]['number']} to {second - 1} cover all pairs of load,",
-        f"algorithm, place, strategy and input. {second} to {drawn[-1]['number']} have further strategies, and cover their pairs with load, algorithm and kind of",
-        "place. Each drawing was made before any of its rows was measured, the second after the first had been measured.",
+        f"The matrix has {len(drawn)} configurations, which `tests/matrix/draw.py` draws with three seeds. {drawn[0]['number']} to {second - 1} cover all pairs of load,",
+        f"algorithm, place, strategy and input. {second} to {third - 1} have further strategies, and cover their pairs with load, algorithm and kind of",
+        f"place. {third} to {drawn[-1]['number']} have decoders with AdamW, and cover pairs of strategies with loads, kinds of place and recomputation. Each drawing",
+        "was made before any of its rows was measured, and after those of the drawing before had been.",
         "`python3 tests/matrix/measure.py` measures rows, `python3 tests/matrix/report.py --write` writes this page. An error is",
         "predicted / measured - 1. Calibration knows single layers and messages, none of these configurations.",
         "",
