@@ -24,7 +24,7 @@ CASES = {
     "llama-15m": (
         "llama-2-7b:hidden=288,layers=6,heads=6,key_heads=6,feed_forward=768,positions=256",
         4,
-        dict(kind="llama", layers=6, hidden=288, heads=6, feed_forward=768, vocabulary=32000, positions=256),
+        dict(kind="llama", layers=6, hidden=288, heads=6, inner=768, vocabulary=32000, positions=256),
     ),
     "gpt2-64": ("gpt2:positions=64", 4, dict(kind="gpt2", layers=12, hidden=768, heads=12, inner=3072, vocabulary=50257, positions=64)),
     "gpt2-512": ("gpt2:positions=512", 4, dict(kind="gpt2", layers=12, hidden=768, heads=12, inner=3072, vocabulary=50257, positions=512)),

@@ -3,7 +3,7 @@
 use lockstep_models::Layer;
 
 use super::elementwise::merge;
-use super::matmul::{Matrix, multiply};
+use super::matmul::{Matrix, multiply, multiply_part};
 use super::tail::{before_relu, relu};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::{Forward, Gradients, Head, Wanted, only, size};
@@ -14,8 +14,11 @@ use crate::workspace::{Workspace, bytes};
 const TILE: usize = 256;
 const LEAST_TILE: usize = 64;
 const TILES: usize = 4;
+/// Rows from which on the weights are packed and rows of the output are written as they are; fewer are packed themselves, and the
+/// products are turned. Both give the same bits.
+const MANY_ROWS: usize = 128;
 /// Elements of one tile of the weight gradient, where rows are long.
-const WEIGHT_TILE: usize = 256 * 1024;
+const WEIGHT_TILE: usize = 1024 * 1024;
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
@@ -75,24 +78,41 @@ impl Head for Dense {
         let (scratch, output) = (Disjoint::new(scratch), Disjoint::new(output));
         let rectified = self.relu;
         let size = tile_of(outputs);
+        let finish = |row: &mut [f32], bias: &[f32]| {
+            if !bias.is_empty() {
+                add_into(row, bias);
+            }
+            if rectified {
+                row.iter_mut().for_each(|y| *y = relu(*y));
+            }
+        };
         self.threads.each(outputs.div_ceil(size), |worker, tile| {
             let range = tile_range(tile, size, outputs);
             let width = range.len();
+            let bias = bias.get(range.clone()).unwrap_or_default();
+            // SAFETY: these columns of the rows belong to this tile.
+            let row =
+                |sample: usize| unsafe { output.part(sample * outputs + range.start..sample * outputs + range.end) };
+            if samples >= MANY_ROWS {
+                let shape = (samples, width, inputs);
+                let weights = Matrix::transposed(&weights[range.start * inputs..range.end * inputs], inputs);
+                // SAFETY: as above.
+                unsafe {
+                    let place = (&output, range.start);
+                    multiply_part(shape, place, outputs, false, Matrix::rows(input, inputs), weights);
+                }
+                (0..samples).for_each(|sample| finish(row(sample), bias));
+                return;
+            }
             // SAFETY: a worker's scratch is its own.
             let products = unsafe { scratch.part(worker * per_worker..worker * per_worker + samples * width) };
             // Features by samples: so the few samples are packed and the many weights are read in place.
             let weights = Matrix::rows(&weights[range.start * inputs..range.end * inputs], inputs);
             multiply((width, samples, inputs), products, samples, false, weights, Matrix::transposed(input, inputs));
             for sample in 0..samples {
-                // SAFETY: these columns of the row belong to this tile.
-                let row = unsafe { output.part(sample * outputs + range.start..sample * outputs + range.end) };
-                for (feature, y) in row.iter_mut().enumerate() {
-                    let bias = bias.get(range.start + feature).copied().unwrap_or(0.0);
-                    *y = products[feature * samples + sample] + bias;
-                }
-                if rectified {
-                    row.iter_mut().for_each(|y| *y = relu(*y));
-                }
+                let row = row(sample);
+                row.iter_mut().enumerate().for_each(|(feature, y)| *y = products[feature * samples + sample]);
+                finish(row, bias);
             }
         });
     }
@@ -141,6 +161,13 @@ impl Head for Dense {
                 // SAFETY: a worker's scratch is its own.
                 let products = unsafe { scratch.part(worker * per_worker..worker * per_worker + samples * width) };
                 let weights = Matrix::rows(&of.parameters[range.start..outputs * inputs], inputs);
+                if !accumulate && width > 1 {
+                    let shape = (samples, width, outputs);
+                    let place = (&d_input, range.start);
+                    // SAFETY: these columns of the rows belong to this tile.
+                    unsafe { multiply_part(shape, place, inputs, false, Matrix::rows(d_products, outputs), weights) };
+                    return;
+                }
                 multiply((samples, width, outputs), products, width, false, Matrix::rows(d_products, outputs), weights);
                 for (sample, row) in products.chunks_exact(width).enumerate() {
                     // SAFETY: these columns of the row belong to this tile.

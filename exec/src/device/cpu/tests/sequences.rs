@@ -214,3 +214,38 @@ fn rows_of_several_tiles_are_right() {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Rows of a linear layer, and gradients of its inputs, are the same bits however many rows there are: few are packed, of many
+    /// the weights are. (Products of at most 64 by 64 sums are cut elsewhere by the library.)
+    #[test]
+    fn rows_of_linear_layers_do_not_depend_on_their_number(
+        inputs in prop_oneof![Just(1u32), Just(700), 2..70u32], outputs in prop_oneof![Just(1u32), Just(300), 2..70u32],
+        (samples, parts) in (2..5usize, 65..80u32), (bias, threads) in (any::<bool>(), 1..3usize),
+    ) {
+        let layer = Layer::Linear(Linear { out_features: outputs, bias, tie: None });
+        let shapes = [sequence(parts, inputs)];
+        let [input_size, output_size] = [inputs, outputs].map(|features| (parts * features) as usize);
+        let number = |at: usize| ((at * 7919) % 2003) as f32 / 1001.0 - 1.0;
+        let values = |count: usize| (0..count).map(number).collect::<Vec<f32>>();
+        let (x, dy) = (values(samples * input_size), values(samples * output_size));
+        let weights = values((inputs * outputs + if bias { outputs } else { 0 }) as usize);
+        let run = |x: &[f32], dy: &[f32]| {
+            let threads = Threads::new(threads).unwrap();
+            let chain = [ChainLayer { layer: &layer, inputs: &shapes }];
+            let mut kernel = Kernel::new(&chain, x.len() / input_size, &threads);
+            let (mut y, mut dx) = (vec![f32::NAN; dy.len()], vec![f32::NAN; x.len()]);
+            kernel.forward(Mode::Train, &[x], &weights, &mut [], &mut y);
+            kernel.backward(&[x], &y, &weights, dy, &mut [Some((&mut dx, false))], None);
+            [y, dx].map(|values| bits(&values))
+        };
+        let whole = run(&x, &dy);
+        for (sample, (x, dy)) in x.chunks(input_size).zip(dy.chunks(output_size)).enumerate() {
+            let [y, dx] = run(x, dy);
+            prop_assert_eq!(&whole[0][sample * output_size..][..output_size], &y[..]);
+            prop_assert_eq!(&whole[1][sample * input_size..][..input_size], &dx[..]);
+        }
+    }
+}
