@@ -25,6 +25,10 @@ pub(crate) struct RolePlan {
     pub(crate) tasks: Vec<TaskPlan>,
     /// The tasks of each stream in program order.
     pub(crate) compute: Vec<Slot>,
+    /// Whether its ranks claim batches.
+    pub(crate) claims: bool,
+    /// The parts of the compute stream that repeat, as their first and last slots, in ascending order.
+    repeated: Vec<(u32, u32)>,
     pub(crate) exchange: Vec<Slot>,
     pub(crate) receive: Vec<Slot>,
     pub(crate) synchronisation: Vec<Slot>,
@@ -142,9 +146,11 @@ impl TaskPlan {
 }
 
 impl RolePlan {
-    /// Whether its ranks claim batches.
-    pub(crate) fn claims(&self) -> bool {
-        self.compute.iter().any(|slot| slot.claims)
+    /// The part of the compute stream that repeats from `position` on: its slots, and how often it runs.
+    pub(crate) fn repeated_from(&self, position: u32) -> Option<(&[Slot], u32)> {
+        let at = self.repeated.binary_search_by_key(&position, |(first, _)| *first).ok()?;
+        let slots = self.compute.get(position as usize..=self.repeated[at].1 as usize)?;
+        slots.last()?.repeat.map(|(_, count)| (slots, count))
     }
 }
 
@@ -225,6 +231,8 @@ impl Plan {
             ranks: (0..ranks).collect(),
             tasks: vec![task],
             compute: Vec::new(),
+            claims: false,
+            repeated: Vec::new(),
             exchange: vec![Slot { task: 0, repeat: None, claims: false, micro_batch: None }],
             receive: Vec::new(),
             synchronisation: Vec::new(),
@@ -288,12 +296,16 @@ fn role_plan(role: &Role, simulated: u32, groups: &[Option<ExchangeGroups>]) -> 
         }
     };
     let receive = stream(role, &loops, Stream::Receive);
+    let compute = stream(role, &loops, Stream::Compute);
+    let repeated = (0..).zip(&compute).filter_map(|(last, slot)| slot.repeat.map(|(first, _)| (first, last)));
     let receives_late = receive.iter().all(|slot| role.is_awaited_next(slot.task as usize));
     RolePlan {
         receives_late: receives_late.into(),
         ranks: role.ranks.iter().take_while(|rank| *rank < simulated).collect(),
         tasks: role.tasks.iter().enumerate().map(task).collect(),
-        compute: stream(role, &loops, Stream::Compute),
+        claims: compute.iter().any(|slot| slot.claims),
+        repeated: repeated.collect(),
+        compute,
         reads_ahead: role.batches_ahead().unwrap_or(0),
         repeats_alone: !role.exchanges().any(|(id, _)| loops.loop_of(id).is_some()),
         exchange: stream(role, &loops, Stream::Exchange),

@@ -16,9 +16,8 @@ use super::Lowering;
 use super::tasks::Tasks;
 use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Graph, LayerId, Model, Op, Pass,
-    PipelinePass, PipelineStep, Role, Rows, Squares, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns,
-    pipeline,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Graph, LayerId, Op, Pass, PipelinePass,
+    PipelineStep, Role, Rows, Squares, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns, pipeline,
 };
 
 /// Buffers of a border between two chunks: activations sent forward, and gradients sent back.
@@ -33,9 +32,10 @@ pub(super) fn roles(of: Lowering<'_>, stages: &Stages, first: usize) -> Result<V
     let schedule = job.schedule;
     let lists = schedule.lists(stages.stages(), job.micro_batches()).map_err(|error| job.of_mesh(error))?;
     pipeline::check(&lists, schedule.passes(), schedule.chunks(), job.micro_batches())?;
+    let chunk_of = chunks_of_nodes(of, stages);
     let role = |(stage, steps): (u32, _)| {
         let ranks = graph.mesh.group(graph.mesh.axes().without(Axis::Pipeline), stage);
-        Role { name: format!("stage {stage}"), ranks, tasks: tasks(of, (stages, stage), first, steps) }
+        Role { name: format!("stage {stage}"), ranks, tasks: tasks(of, (stages, stage), (first, &chunk_of), steps) }
     };
     Ok((0..).zip(lists).map(role).collect())
 }
@@ -53,17 +53,39 @@ pub(super) fn buffers(of: Lowering<'_>, stages: &Stages) -> Vec<Declared> {
     borders.flat_map(declared).collect()
 }
 
-/// The tasks of a stage, whose chunks take the passes of micro-batches as `steps` say.
-fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps: Vec<PipelineStep>) -> Vec<Task> {
-    let Lowering { graph, job, model, .. } = of;
+/// By node of the graph: the chunk that it belongs to, which is that of the first parameter where it changes some.
+fn chunks_of_nodes(of: Lowering<'_>, stages: &Stages) -> Vec<u32> {
+    let Lowering { graph, model, .. } = of;
+    let of_layer = |(id, node): (LayerId, &crate::Node)| -> Vec<(Range<u64>, u32)> {
+        node.parameters.iter().map(|parameter| (parameter.range.clone(), stages.chunk_of(id))).collect()
+    };
+    let mut parameters: Vec<(Range<u64>, u32)> = model.iter().flat_map(of_layer).collect();
+    // Two layers may have one parameter, which belongs to the first.
+    parameters.sort_by_key(|(range, _)| range.start);
+    parameters.dedup_by_key(|(range, _)| range.start);
+    let of_parameters = |range: &Range<u64>| {
+        let behind = parameters.partition_point(|(parameter, _)| parameter.start <= range.start);
+        let last = behind.checked_sub(1).map(|last| &parameters[last]);
+        last.filter(|(parameter, _)| parameter.contains(&range.start)).map_or(0, |(_, chunk)| *chunk)
+    };
     let chunk_of = |node: NodeIndex| match &graph.dag[node].work {
         NodeWork::Load => 0,
         NodeWork::Layer(id, _) | NodeWork::Recompute(id) | NodeWork::Relayout { layer: id, .. } => stages.chunk_of(*id),
-        NodeWork::Collective { range, .. } | NodeWork::SquareSum { range, .. } => {
-            chunk_of_parameters(model, stages, range)
-        }
-        NodeWork::Elementwise { of, .. } => chunk_of_parameters(model, stages, &of.range),
+        NodeWork::Collective { range, .. } | NodeWork::SquareSum { range, .. } => of_parameters(range),
+        NodeWork::Elementwise { of, .. } => of_parameters(&of.range),
     };
+    graph.dag.node_indices().map(chunk_of).collect()
+}
+
+/// The tasks of a stage, whose chunks take the passes of micro-batches as `steps` say; `chunk_of` is by node.
+fn tasks(
+    of: Lowering<'_>,
+    (stages, stage): (&Stages, u32),
+    (first, chunk_of): (usize, &[u32]),
+    steps: Vec<PipelineStep>,
+) -> Vec<Task> {
+    let Lowering { graph, job, model, .. } = of;
+    let chunk_of = |node: NodeIndex| chunk_of[node.index()];
     let passes = 0..of.sharding.map_or(1, |sharding| sharding.passes.len());
     let mut tasks = Tasks::new(of, 0, passes);
     let shared = stages.between(model);
@@ -164,11 +186,6 @@ fn push_step(tasks: &mut Tasks<'_>, graph: &Graph, node: NodeIndex) {
     let exchange = tasks.list.len() - 1;
     tasks.list[sum].after.push(After { task: exchange, lag: 1 });
     tasks.list[exchange].after.push(After { task: sum, lag: 0 });
-}
-
-fn chunk_of_parameters(model: &Model, stages: &Stages, range: &Range<u64>) -> u32 {
-    let holds = |(_, node): &(LayerId, &crate::Node)| node.parameters.iter().any(|p| p.range.contains(&range.start));
-    model.iter().find(holds).map_or(0, |(id, _)| stages.chunk_of(id))
 }
 
 /// What crosses the border after a chunk in one direction.

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 use lockstep_models::{CriticalPath, Periodic, Program, overlap};
 use lockstep_sim::answer::{
-    Bound, Computation, Hiding, Sensitivity, Subject, collective_sensitivities, computation, fullest_device, hiding,
-    parameters,
+    Bound, Computation, Hiding, Sensitivity, Subject, collective_sensitivities, computation, hiding, parameters,
 };
 use lockstep_sim::{CollectiveRun, CollectiveTime, Costs, Platform, ShortcutUse, SimError, nccl_choices};
 use lockstep_topology::{Cluster, InputError, Placement};
 
-use crate::predicted::{Predicted, failure, optimizer_elements};
+use crate::largest_batch::largest_batch;
+use crate::predicted::{Predicted, failure};
 use crate::setup::Setup;
 use crate::site::Site;
 use lockstep_experiment::{Configuration, Experiment};
@@ -96,7 +96,7 @@ pub fn explain(
             .map_err(failed)?,
         exchanges: exchanges(predicted, &platform).map_err(|error| failed(error.into()))?,
         between_steps: between_steps(predicted),
-        memory: memory(configuration, experiment, &site.cluster, predicted)?,
+        memory: memory(configuration, experiment, &site.cluster, predicted),
         hiding: hidden(&hiding, predicted),
         error_bar: error_bar::error_bar(site, predicted, &sensitivities, strong),
         sensitivity_sum: euler_sum(&sensitivities),
@@ -227,13 +227,10 @@ fn memory(
     experiment: &Experiment,
     cluster: &Cluster,
     predicted: &Predicted,
-) -> Result<MemoryFigures, Failure> {
+) -> MemoryFigures {
     let of = &predicted.memory;
-    let largest = match of.capacity {
-        Some(_) => Some(largest_batch(configuration, experiment, cluster, predicted)?),
-        None => None,
-    };
-    Ok(MemoryFigures {
+    let largest = largest_batch(configuration, experiment, cluster, predicted);
+    MemoryFigures {
         device: of.device.clone(),
         ranks: of.ranks,
         capacity_bytes: of.capacity.map(|capacity| capacity.0),
@@ -247,8 +244,8 @@ fn memory(
         activations_unplanned_bytes: of.memory.activations_unplanned,
         communication_bytes: of.memory.communication,
         fits: of.fits(),
-        largest_batch_per_rank: largest,
-    })
+        largest_batch_per_rank: largest.map(|largest| largest.samples),
+    }
 }
 
 fn hidden(hiding: &Hiding, predicted: &Predicted) -> HidingFigures {
@@ -264,60 +261,6 @@ fn hidden(hiding: &Hiding, predicted: &Predicted) -> HidingFigures {
         exposed_share_without_limit: hiding.floor,
         simple: hiding.simple.map(|rate| rate.bytes_per_s() * 1e-9),
     }
-}
-
-/// The largest batch per rank with which the fullest device has enough memory; 0 where no sample fits.
-///
-/// Memory is roughly linear in the batch, so the next guess is where the line through the last two batches meets
-/// the capacity, and the batch beside it as soon as one of the two is known; after a few guesses the remaining
-/// interval is halved.
-///
-/// # Errors
-/// An algorithm that cannot serve, which the configuration itself would have reported.
-pub fn largest_batch(
-    configuration: &Configuration,
-    experiment: &Experiment,
-    cluster: &Cluster,
-    predicted: &Predicted,
-) -> Result<u32, Failure> {
-    /// More samples than any batch has.
-    const MOST: u32 = 1 << 24;
-    /// Guesses before halving.
-    const GUESSES: u32 = 8;
-    let Some(capacity) = predicted.memory.capacity else { return Ok(0) };
-    let total = |batch: u32| -> Result<u64, Failure> {
-        let mut other = configuration.clone();
-        other.job.batch_per_rank = batch;
-        let program = other.program().map_err(|error| experiment.locate(error))?;
-        let memory = fullest_device(&program, cluster, &predicted.placement, optimizer_elements(experiment))?;
-        Ok(memory.memory.total())
-    };
-    let here = (configuration.job.batch_per_rank, predicted.memory.memory.total());
-    let beside = if here.0 == 1 { 2 } else { 1 };
-    let mut points = [here, (beside, total(beside)?)];
-    let (mut low, mut high) = (0, MOST + 1);
-    for (batch, total) in points {
-        if total <= capacity.0 { low = low.max(batch) } else { high = high.min(batch) }
-    }
-    for guesses in 0.. {
-        if high - low <= 1 || low == MOST {
-            break;
-        }
-        let slope = (points[1].1 as f64 - points[0].1 as f64) / (f64::from(points[1].0) - f64::from(points[0].0));
-        let on_line = f64::from(points[1].0) + (capacity.0 as f64 - points[1].1 as f64) / slope;
-        let middle = low + (high - low) / 2;
-        let guess = if guesses < GUESSES && on_line.is_finite() { on_line.floor() as u32 } else { middle };
-        // Neither end of the interval again.
-        let guess = guess.clamp(low + 1, high - 1);
-        let point = (guess, total(guess)?);
-        if point.1 <= capacity.0 {
-            low = guess;
-        } else {
-            high = guess;
-        }
-        points = [points[1], point];
-    }
-    Ok(low)
 }
 
 /// Explains a time; `progress` gets the share of the work that is done, from 0 to 1.

@@ -5,6 +5,7 @@
 pub mod anchor;
 mod cost;
 pub mod explain;
+mod largest_batch;
 mod periodic;
 mod predicted;
 pub mod rows;

@@ -9,7 +9,8 @@ use lockstep_topology::{Bytes, Cluster, ErrorPlace};
 
 use crate::anchor::{Scaled, fit};
 use crate::cost::TrainingCost;
-use crate::explain::{explain, largest_batch};
+use crate::explain::explain;
+use crate::largest_batch::{LargestBatch, largest_batch};
 use crate::predicted::{Predicted, failure, predict};
 use crate::scenario::{Block, blocks};
 use crate::setup::Setup;
@@ -252,7 +253,7 @@ impl Search<'_> {
         row.cost_per_million_samples = cost.map(|cost| cost.per_million_samples);
         row.cost_per_epoch = cost.and_then(|cost| cost.per_epoch);
         if predicted.memory.fits() == Some(false) {
-            self.known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
+            self.known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted));
         }
         if setup.explain {
             let answer = timed(
@@ -315,11 +316,14 @@ fn out_of_memory(
     experiment: &Experiment,
     cluster: &Cluster,
     predicted: &Predicted,
-) -> Result<String, Failure> {
+) -> String {
     let memory = &predicted.memory;
-    let cure = match largest_batch(configuration, experiment, cluster, predicted)? {
-        0 => "not even one sample per rank fits".to_owned(),
-        batch => format!("{batch} samples per rank fit"),
+    let cure = match largest_batch(configuration, experiment, cluster, predicted) {
+        Some(LargestBatch { samples: 0, fewest }) if fewest > 1 => {
+            format!("not even {fewest} samples per rank fit, the fewest that divide")
+        }
+        Some(LargestBatch { samples: 0, .. }) | None => "not even one sample per rank fits".to_owned(),
+        Some(LargestBatch { samples, .. }) => format!("{samples} samples per rank fit"),
     };
     // Ranks of a device need equally much.
     let each = memory.memory.total() / u64::from(memory.ranks.max(1));
@@ -327,11 +331,11 @@ fn out_of_memory(
         0 => cure,
         ranks => format!("{cure}, or {ranks} of the {} ranks there", memory.ranks),
     };
-    Ok(format!(
+    format!(
         "{}: out of memory: {} of {} on {}; {cure}",
         configuration.label(),
         Bytes(memory.memory.total()),
         memory.capacity.unwrap_or_default(),
         memory.device
-    ))
+    )
 }

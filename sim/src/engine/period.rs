@@ -144,7 +144,7 @@ impl<F: Fluid> Engine<'_, F> {
         if self.long_way {
             return Err(WhyNot::LongWay);
         }
-        if self.plan.roles.iter().any(|role| role.claims()) {
+        if self.plan.roles.iter().any(|role| role.claims) {
             return Err(WhyNot::FirstCome);
         }
         if self.plan.roles.iter().any(|role| !role.input[0].is_empty()) {

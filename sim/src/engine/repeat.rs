@@ -13,15 +13,7 @@ use super::shortcuts::{Condition, WhyNot};
 use super::unit::Busy;
 use super::{Engine, Event, Job, Rank};
 use crate::fluid::Fluid;
-use crate::plan::{RolePlan, Slot};
-
-/// The part of the compute stream that repeats from `position` on: its slots, and how often it runs.
-fn part(role: &RolePlan, position: u32) -> Option<(&[Slot], u32)> {
-    let from = role.compute.get(position as usize..)?;
-    let last = from.iter().position(|slot| slot.repeat.is_some())?;
-    let (first, count) = from[last].repeat?;
-    (first == position).then_some((&from[..=last], count))
-}
+use crate::plan::Slot;
 
 impl<F: Fluid> Engine<'_, F> {
     /// Makes `rank`, and those that share its device, run all further repetitions of the compute stream but the last as
@@ -32,7 +24,7 @@ impl<F: Fluid> Engine<'_, F> {
         let reasons = [
             (self.long_way, WhyNot::LongWay),
             (!role.repeats_alone, WhyNot::ExchangesBetween),
-            (role.claims(), WhyNot::FirstCome),
+            (role.claims, WhyNot::FirstCome),
             (!role.input[0].is_empty(), WhyNot::Input),
             (state.apart && self.messages.len() > 0, WhyNot::MessagesInFlight),
         ];
@@ -42,7 +34,7 @@ impl<F: Fluid> Engine<'_, F> {
         if let Some(reason) = self.platform.conditions.apart() {
             return Err(WhyNot::Disturbed(reason));
         }
-        part(role, state.compute.position).ok_or(WhyNot::FewRepetitions)?;
+        role.repeated_from(state.compute.position).ok_or(WhyNot::FewRepetitions)?;
         let mates = std::mem::take(&mut self.ranks[rank as usize].mates);
         let together = !mates.is_empty() && mates.iter().all(|mate| self.in_step(*mate, rank));
         let times =
@@ -61,7 +53,7 @@ impl<F: Fluid> Engine<'_, F> {
         let jobs = |state: &Rank, slot: &Slot| self.job_lists[state.jobs as usize][slot.task as usize];
         let alike = || {
             // Learners of a device differ only in what follows.
-            let [one, two] = [role, other].map(|role| part(role, rank.compute.position));
+            let [one, two] = [role, other].map(|role| role.repeated_from(rank.compute.position));
             one == two && one.is_some_and(|(slots, _)| slots.iter().all(|slot| jobs(mate, slot) == jobs(rank, slot)))
         };
         let same = mate.compute == rank.compute && ((mate.role, mate.jobs) == (rank.role, rank.jobs) || alike());
@@ -73,7 +65,7 @@ impl<F: Fluid> Engine<'_, F> {
     fn repeat(&mut self, rank: u32, mates: &[u32]) -> Option<u32> {
         let cursor = self.ranks[rank as usize].compute;
         let role = &self.plan.roles[self.ranks[rank as usize].role as usize];
-        let (slots, count) = part(role, cursor.position)?;
+        let (slots, count) = role.repeated_from(cursor.position)?;
         let times = (count - 1).checked_sub(cursor.repetition).filter(|times| *times > 1)?;
         let mut once = self.once(rank, slots, mates.len() as u32);
         let span = once.last()?.end - self.now;

@@ -97,7 +97,7 @@ impl<F: Fluid> Engine<'_, F> {
     fn plan_is_steady(&self) -> Condition<()> {
         self.undisturbed()?;
         let roles = &self.plan.roles;
-        if roles.iter().any(|role| role.claims()) {
+        if roles.iter().any(|role| role.claims) {
             return Err(WhyNot::FirstCome);
         }
         let plain =
