@@ -59,6 +59,7 @@ pub(crate) fn assemble(
     for (of, (own, whole)) in each_piece(&program.collected_pieces(0)).zip(own.iter().zip(&mut whole)) {
         put(of, own, whole);
     }
+    drop(own);
     for (rank, values) in (0..).zip(others).filter(|(_, values)| !values.is_empty()) {
         let mut at = 0;
         for (of, whole) in each_piece(&program.collected_pieces(rank)).zip(&mut whole) {

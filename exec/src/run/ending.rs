@@ -54,12 +54,18 @@ impl Ending {
         let others = match setup.periodic.collects_model() {
             Some(exchange) => {
                 let own = own_pieces(program, replica, rank)?;
+                // The whole model takes the place of what training alone needs: together they would be the run's peak. All
+                // exchanges have ended, so no message refers to it.
+                setup.options.arenas.pool.clear();
+                if program.is_in_parts() && rank > 0 {
+                    memory.replica = None;
+                }
                 collect(end, (&setup.periodic.checkpoint, exchange, setup.periodic.number), own)?.parts
             }
             None => Vec::new(),
         };
-        if program.is_in_parts() && rank == 0 {
-            ending.whole = Some(assemble(program, replica, &others, setup.options.seed)?);
+        if let Some(mut replica) = memory.replica.take_if(|_| program.is_in_parts() && rank == 0) {
+            ending.whole = Some(assemble(program, &mut replica, &others, setup.options.seed)?);
         }
         if let Some(shared) = shared {
             let model = memory.model(common)?;

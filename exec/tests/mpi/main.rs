@@ -7,6 +7,7 @@
 #[path = "../collectives/cases.rs"]
 mod cases;
 mod claims;
+mod decoders;
 mod launch;
 mod pins;
 mod stages;
@@ -71,6 +72,10 @@ fn scenarios() -> Vec<Scenario> {
         // A process's signal or exit affects all its ranks.
         all.push(Scenario::new(name, &[0, 1, 1, 2], Some(message.split("1 failed").last().unwrap_or(message))));
     }
+    // A rank in each process, and two in each.
+    for hosts in [&[0, 1][..], &[0, 1, 2, 3], &[0, 0, 1, 1]] {
+        all.push(Scenario::new("decoders", hosts, None));
+    }
     all.extend(pins::scenarios());
     all
 }
@@ -87,6 +92,10 @@ fn in_process(scenario: &str, hosts: &str) -> ExitCode {
         }
         "stages" => {
             stages::stages(&mut processes, &hosts);
+            return ExitCode::SUCCESS;
+        }
+        "decoders" => {
+            decoders::decoders(&mut processes, &hosts);
             return ExitCode::SUCCESS;
         }
         "pins" => {
