@@ -31,6 +31,7 @@ mod lab;
 mod lab_rows;
 mod link_rows;
 mod man;
+mod memory;
 mod models;
 mod models_layouts;
 mod models_memory;
@@ -117,6 +118,8 @@ enum Command {
     /// Show profiles, and compare two of them
     #[command(subcommand)]
     Profiles(profiles::Profiles),
+    /// Say whether training fits on GPUs, as PyTorch's frameworks use their memory
+    Memory(Box<memory::Memory>),
     /// List, show and check models
     #[command(subcommand)]
     Models(models::Models),
@@ -240,6 +243,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Papers(command) => command.run(),
         Command::Calibrate(command) => command.run(),
         Command::Profiles(command) => command.run(),
+        Command::Memory(command) => command.run(),
         Command::Models(command) => command.run(),
         Command::Clusters(command) => command.run(),
         Command::Data(command) => command.run(),

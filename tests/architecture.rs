@@ -54,6 +54,7 @@ fn crates_depend_in_one_direction() {
         ("readers", "topology models", ""),
         ("report", "topology models", "readers"),
         ("experiment", "topology models readers report", ""),
+        ("stack", "topology models", "readers"),
         ("sim", "topology models", "readers"),
         ("predict", "topology models report experiment sim", ""),
         ("papers", "topology models readers report experiment sim predict", ""),
@@ -64,7 +65,7 @@ fn crates_depend_in_one_direction() {
         ("lab", "topology report", ""),
         (
             "lockstep",
-            "topology machines models readers report experiment sim predict papers exec data cuda measure lab",
+            "topology machines models readers report experiment stack sim predict papers exec data cuda measure lab",
             "",
         ),
         ("benches", "topology models readers sim exec data", ""),

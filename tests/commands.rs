@@ -75,6 +75,7 @@ fn every_command_has_help_with_an_example() {
         "compare",
         "calibrate",
         "profiles show",
+        "memory",
         "models list",
         "models show",
         "models plan",

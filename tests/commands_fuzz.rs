@@ -44,6 +44,7 @@ const CALLS: &[&str] = &[
     "compare @/model.toml",
     "papers krizhevsky2014",
     "profiles show @/profile.json",
+    "memory --model llama-3-8b:layers=2 --gpus 4xa100-40",
     "models list",
     "models show @/model.toml",
     "models show @/net.prototxt",

@@ -17,6 +17,7 @@ mod explanations;
 mod fabrics;
 mod firecaffe;
 mod first_hour;
+mod fit;
 mod fixtures;
 mod folding;
 mod fuzz;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::commands::{folder, lockstep};
 
 /// Fast commands, with `@` for the file.
-const QUICK: [&str; 13] = [
+const QUICK: [&str; 14] = [
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --trace @.json",
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --strategy sma:first-come --driver-log @.jsonl",
     "sim sweep --model mlp --cluster workstation --ranks 1..2 --out @.csv",
@@ -22,6 +22,7 @@ const QUICK: [&str; 13] = [
     "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --strategy sma --learners auto --tuner-log @.json",
     "exec sweep epochs.toml --data mnist:64+10 --out @.csv",
     "models layouts lenet --plot @.svg",
+    "memory --model llama-3-8b:layers=2 --gpus 1xh200 --plot @.svg",
     "clusters import topo.xml --output @.toml",
 ];
 

@@ -7,8 +7,9 @@ use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::failure::Failure;
 use lockstep_report::{
     ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, DocumentRow, EpochRow, FrontRow,
-    LayerRow, LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, NetworkRow, PackRow, PaperRow, PlotRow, PredictedRow,
-    RankRow, Report, SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow, VERSION, print,
+    LayerRow, LayoutTableRow, MeasuredRow, MemoryAdviceRow, MemoryBesideRow, MemoryRow, ModelRow, NetworkRow, PackRow,
+    PaperRow, PlotRow, PredictedRow, RankMemoryRow, RankRow, Report, SampleGroupRow, SampleRow, StageRow, SweepRow,
+    TransitionRow, VERSION, print,
 };
 use lockstep_topology::{InputError, nearest};
 use schemars::{JsonSchema, schema_for};
@@ -68,6 +69,9 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-list", schema::<ModelRow>()),
         ("models-show", schema::<LayerRow>()),
         ("models-memory", schema::<MemoryRow>()),
+        ("memory", schema::<RankMemoryRow>()),
+        ("memory-advice", schema::<MemoryAdviceRow>()),
+        ("memory-beside", schema::<MemoryBesideRow>()),
         ("models-plan", schema::<StageRow>()),
         ("models-plan-ranks", schema::<RankRow>()),
         ("models-plan-transitions", schema::<TransitionRow>()),

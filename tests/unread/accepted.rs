@@ -106,6 +106,7 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
         "--no-decay",
         Some("*.weight"),
     ),
+    ("memory --model llama-3-8b:layers=2 --gpus 8xh100-80 --cp 8 --format json", "--cp-exchange", Some("alltoall")),
     ("models show lenet --memory", "--batch", Some("4")),
     ("models show lenet --memory", "--optimizer", Some("adamw")),
     ("models show resnet-32 --memory", "--recompute", Some("full")),

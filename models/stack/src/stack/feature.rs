@@ -1,0 +1,128 @@
+//! `Feature`: a part of a layout that only some stacks have; which parts have no effect without another.
+
+use lockstep_models::Recompute;
+use lockstep_topology::InputError;
+
+use crate::layout::{AttentionKernel, Layout};
+use crate::numbers::{Optimizer, Precision};
+
+/// A part of a layout that only some stacks have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Ranks that split products.
+    Tensor,
+    /// Stages.
+    Pipeline,
+    /// Ranks that split positions.
+    Context,
+    /// Positions split between products.
+    SequenceParallel,
+    /// Several parts of the model on a stage.
+    Interleave,
+    /// Gradients in 2 bytes beside master weights.
+    HalfGradients,
+    /// Dropped features.
+    Dropout,
+    /// Compiled layers.
+    Compile,
+    /// Adapters.
+    Adapters,
+    /// Quantised frozen weights.
+    Quantised,
+    /// Products in fp8.
+    Fp8,
+    /// Moments in fewer bytes.
+    SmallMoments,
+    /// Optimizer in the host's memory.
+    Offload,
+    /// Parts of a layer that run again.
+    Selective,
+}
+
+impl Feature {
+    /// All of them.
+    pub(super) const ALL: [Feature; 14] = [
+        Feature::Tensor,
+        Feature::Pipeline,
+        Feature::Context,
+        Feature::SequenceParallel,
+        Feature::Interleave,
+        Feature::HalfGradients,
+        Feature::Dropout,
+        Feature::Compile,
+        Feature::Adapters,
+        Feature::Quantised,
+        Feature::Fp8,
+        Feature::SmallMoments,
+        Feature::Offload,
+        Feature::Selective,
+    ];
+
+    /// The flag that asks for it.
+    pub(super) fn flag(self) -> &'static str {
+        match self {
+            Feature::Tensor => "tp",
+            Feature::Pipeline => "pp",
+            Feature::Context => "cp",
+            Feature::SequenceParallel => "sequence_parallel",
+            Feature::Interleave => "interleave",
+            Feature::HalfGradients => "half_gradients",
+            Feature::Dropout => "dropout",
+            Feature::Compile => "compile",
+            Feature::Adapters => "lora",
+            Feature::Quantised => "quantize",
+            Feature::Fp8 => "precision",
+            Feature::SmallMoments => "optimizer",
+            Feature::Offload => "offload_optimizer",
+            Feature::Selective => "recompute",
+        }
+    }
+
+    /// Its value where the layout asks for it.
+    pub(super) fn stated(self, layout: &Layout) -> Option<String> {
+        let count = |count: u64| (count > 1).then(|| count.to_string());
+        let flag = |stated: bool| stated.then(String::new);
+        match self {
+            Feature::Tensor => count(layout.tensor),
+            Feature::Pipeline => count(layout.pipeline),
+            Feature::Context => count(layout.context),
+            Feature::SequenceParallel => flag(layout.sequence_parallel),
+            Feature::Interleave => count(layout.virtual_stages),
+            Feature::HalfGradients => flag(layout.half_gradients),
+            Feature::Dropout => flag(layout.dropout),
+            Feature::Compile => flag(layout.compile),
+            Feature::Adapters => layout.lora.as_ref().map(ToString::to_string),
+            Feature::Quantised => layout.quantize.map(|of| of.to_string()),
+            Feature::Fp8 => (layout.precision == Precision::F8).then(|| "fp8".to_owned()),
+            Feature::SmallMoments => {
+                let small = matches!(layout.optimizer, Optimizer::AdamW8 | Optimizer::AdamWBf16);
+                small.then(|| layout.optimizer.to_string())
+            }
+            Feature::Offload => flag(layout.offload),
+            Feature::Selective => {
+                matches!(layout.recompute, Recompute::Selective(_)).then(|| layout.recompute.to_string())
+            }
+        }
+    }
+}
+
+/// Refuses what has no effect without another part.
+///
+/// # Errors
+/// The flag and what it needs.
+pub(super) fn together(layout: &Layout) -> Result<(), InputError> {
+    let wrong = |key, value: String, message: &str| Err(InputError::flag(key, value, message));
+    if layout.sequence_parallel && layout.tensor == 1 {
+        return wrong("sequence_parallel", String::new(), "has no effect without tensor ranks: give --tp too");
+    }
+    if let Some(exchange) = layout.context_exchange.filter(|_| layout.context == 1) {
+        return wrong("cp_exchange", exchange.to_string(), "has no effect without context ranks: give --cp too");
+    }
+    if layout.half_gradients && !matches!(layout.precision, Precision::Bf16 | Precision::F16 | Precision::F8) {
+        return wrong("half_gradients", String::new(), "is of mixed precision: take --precision bf16 or fp8");
+    }
+    if layout.dropout && layout.attention == AttentionKernel::Flash && layout.lora.is_some() {
+        return wrong("dropout", String::new(), "of adapters is part of --lora: write dropout there");
+    }
+    Ok(())
+}

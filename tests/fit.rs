@@ -1,0 +1,150 @@
+//! Tests `lockstep memory`: published runs beside the account, the questions of docs/memory.md, answers in all forms, refusals.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::commands::{folder, lockstep, number, rows, stdout};
+
+/// Published runs in `experiments/memory`, with the mean and the worst error of what is allocated, of what is reserved, and the runs
+/// that are called wrongly at most.
+const RUNS: [(&str, f64, f64, f64); 2] = [("simumax_b200", 0.5, 1.0, 3.0), ("litgpt_a100", 2.5, 5.0, 0.0)];
+
+fn runs(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("experiments/memory/{name}.csv"))
+}
+
+#[test]
+fn published_runs_are_met() {
+    let folder = folder("memory-runs");
+    for (name, mean, worst, reserved) in RUNS {
+        let file = runs(name).display().to_string();
+        let rows = rows(&folder, "memory-beside", &["memory", "--beside", &file]);
+        assert!(rows.len() >= 20, "{name}");
+        let errors =
+            |column: &str| -> Vec<f64> { rows.iter().filter_map(|row| row[column].as_f64()).map(f64::abs).collect() };
+        let allocated = errors("allocated_error_pct");
+        let of = allocated.iter().sum::<f64>() / allocated.len() as f64;
+        assert!(of <= mean, "{name}: mean {of}");
+        assert!(allocated.iter().all(|error| *error <= worst), "{name}: {allocated:?}");
+        assert!(errors("reserved_error_pct").iter().all(|error| *error <= reserved), "{name}");
+        for row in rows.iter().filter(|row| row["ran"].is_boolean()) {
+            assert_eq!(row["ran"], row["fits"], "{name}: {row}");
+        }
+    }
+}
+
+/// The commands of the page below a heading, each with the lines of output that it shows.
+fn shown(page: &str, heading: &str) -> Vec<(String, Vec<String>)> {
+    let section = page.split(heading).nth(1).expect(heading).split("\n## ").next().unwrap_or_default();
+    let blocks = section.split("\n```").skip(1).step_by(2);
+    let of = |block: &str| {
+        let block = block.replace("\\\n", " ");
+        let mut lines = block.lines().filter(|line| !line.is_empty());
+        let command = lines.find(|line| line.starts_with("lockstep memory"))?.to_owned();
+        Some((command, lines.map(str::to_owned).collect()))
+    };
+    blocks.filter_map(of).collect()
+}
+
+#[test]
+fn questions_of_the_page_are_answered_as_it_says() {
+    let folder = folder("memory-page");
+    let page = include_str!("../docs/memory.md");
+    let all = shown(page, "\n## Will it fit?");
+    assert!(all.len() >= 10, "{} questions", all.len());
+    // The picture has a test of its own.
+    for (command, lines) in all.into_iter().filter(|(command, _)| !command.contains("--plot")) {
+        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        let said = stdout(&folder, &words);
+        assert!(!lines.is_empty(), "{command} shows no answer");
+        for line in lines {
+            assert!(
+                said.lines().any(|one| one.trim_end() == line.trim_end()),
+                "{command}\nshows: {line}\nsays:\n{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn picture_of_the_page_is_current() {
+    let folder = folder("memory-picture");
+    let page = include_str!("../docs/memory.md");
+    let command =
+        shown(page, "\n## Will it fit?").into_iter().map(|(command, _)| command).find(|of| of.contains("--plot"));
+    let command = command.expect("a picture").replace("docs/", "");
+    stdout(&folder, &command.split_whitespace().skip(1).collect::<Vec<_>>());
+    let drawn = std::fs::read_to_string(folder.join("fit.svg")).expect("a picture");
+    let kept = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fit.svg")).unwrap_or_default();
+    assert!(drawn == kept, "draw it again: {command}");
+}
+
+#[test]
+fn parts_add_up_and_forms_agree() {
+    let folder = folder("memory-forms");
+    let words = "memory --model llama-3-70b --gpus 64xh100-80 --stack megatron --tp 8 --pp 4 --sequence-parallel";
+    let words: Vec<&str> = words.split(' ').collect();
+    let rows = rows(&folder, "memory", &words);
+    assert_eq!(rows.len(), 4, "a row for each stage");
+    for row in &rows {
+        let parts = row.as_object().unwrap().iter().filter(|(name, _)| name.ends_with("_gib"));
+        let not = ["allocated_gib", "reserved_gib", "context_gib", "usable_gib", "margin_gib"];
+        let sum: f64 =
+            parts.filter(|(name, _)| !not.contains(&name.as_str())).map(|(_, of)| of.as_f64().unwrap()).sum();
+        assert!((sum - number(row, "allocated_gib")).abs() < 1e-6, "{row}");
+        let free = number(row, "usable_gib") - number(row, "reserved_gib") - number(row, "context_gib");
+        assert!((free - number(row, "margin_gib")).abs() < 1e-9, "{row}");
+        assert_eq!(row["fits"], Value::Bool(free >= 0.0));
+        assert_eq!(number(row, "ranks"), 16.0);
+    }
+    assert!(number(&rows[0], "in_flight") > number(&rows[3], "in_flight"));
+    let advice = "memory --model llama-3-8b --gpus 2xa100-80 --strategy fsdp --micro-batch-size 4 --advise";
+    let advice = crate::commands::rows(&folder, "memory-advice", &advice.split(' ').collect::<Vec<_>>());
+    assert!(advice.len() > 3 && advice.iter().any(|row| row["together_fit"] == true), "{advice:?}");
+}
+
+#[test]
+fn bad_input_names_the_flag_and_the_cure() {
+    let folder = folder("memory-bad");
+    for (words, says) in [
+        ("--model llama-3-8b", "--gpus"),
+        ("--gpus 8xh100-80", "--model"),
+        ("--model llama-3-8b --gpus 8xh100", "did you mean h100-80"),
+        ("--model lenet --gpus 8xh100-80", "--model: lenet: has no layers of a decoder"),
+        ("--model llama-3-8b --gpus 8xh100-80 --tp 3", "--gpus: 8xh100-80: must be a multiple of tp 3"),
+        ("--model llama-3-8b --gpus 9xh100-80 --tp 3", "--tp: 3: does not divide 32 heads"),
+        ("--model llama-3-8b --gpus 8xh100-80 --dp 4", "--dp: 4: makes other than 8 GPUs"),
+        ("--model llama-3-8b --gpus 8xh100-80 --global-batch-size 9", "--global-batch-size: 9: must be a multiple"),
+        ("--model llama-3-8b --gpus 8xh100-80 --strategy zero-4", "--strategy: zero-4: must be ddp"),
+        ("--model llama-3-8b --gpus 8xh100-80 --stack nemo", "--stack: nemo: there is no such stack"),
+        ("--model llama-3-8b --gpus 8xh100-80 --stack trl --tp 2", "--tp: 2: is not part of the account of trl"),
+        (
+            "--model llama-3-8b --gpus 1xl4 --quantize nf4 --stack trl",
+            "--quantize: nf4: quantised weights do not train",
+        ),
+        ("--model llama-3-70b --gpus 1xl4 --find micro-batch-size", "--find: micro-batch-size: nothing of it fits"),
+        ("--model llama-3-8b --gpus 8xh100-80 --recompute some", "--recompute"),
+        ("--beside no.csv", "no.csv"),
+        ("", "--model"),
+    ] {
+        let words: Vec<&str> = std::iter::once("memory").chain(words.split_whitespace()).collect();
+        let output = lockstep(&folder, &words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(says), "{words:?}: {said}");
+    }
+    for (line, says) in [
+        ("worst,1GB", "runs.csv:2: worst,1GB: must have the columns"),
+        ("worst,1,,yes,--model llama-3-8b --gpus 1xl4", "must be a size such as"),
+        ("best,1GB,,yes,--model llama-3-8b --gpus 1xl4", "must be first, last or worst"),
+        ("worst,1GB,,maybe,--model llama-3-8b --gpus 1xl4", "must be yes, no or empty"),
+        ("worst,1GB,,yes,--model llama-3-8b --gpus 1xl5", "l5"),
+    ] {
+        std::fs::write(folder.join("runs.csv"), format!("rank,allocated,reserved,ran,flags\n{line}\n"))
+            .expect("a file");
+        let output = lockstep(&folder, &["memory", "--beside", "runs.csv"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(says), "{line}: {said}");
+    }
+}
