@@ -175,6 +175,30 @@ fn few_samples_are_split_by_positions() {
     }
 }
 
+/// A library's calls for gradients and activations along the same axis take turns, within a step and from step to step.
+#[test]
+fn library_calls_for_gradients_and_activations_take_turns() {
+    let model = decoder((4, 2, 1, 32, 8, 16), OUTPUTS[2]);
+    for strategy in ["megatron", "sequence-parallel", "sequence-parallel:zero-1", "all-to-all", "model-parallel:zero-1"]
+    {
+        for mesh in ["tensor=4", "data=2,tensor=2", "pipeline=2,tensor=2"] {
+            for (accumulate, recompute) in [(1, "none"), (3, "full")] {
+                let mesh: Mesh = mesh.parse().unwrap();
+                let job = Job {
+                    strategy: strategy.parse().unwrap(),
+                    recompute: recompute.parse().unwrap(),
+                    algorithm: "library:nccl".parse().unwrap(),
+                    mesh: Some(mesh.clone()),
+                    accumulate,
+                    ..Job::new(Arc::clone(&model), mesh.ranks(), 4)
+                };
+                let checked = job.program().map(|_| ());
+                assert!(checked.is_ok(), "{strategy}, {mesh:?}, {accumulate}, {recompute}: {checked:?}");
+            }
+        }
+    }
+}
+
 /// Shoeybi et al. 2019, §3: of the scores no rank has those of all entries. What each finds goes to all, whatever the vocabulary; a
 /// tied table is there once, and its two layers have the same entries on a rank. Entries that ranks do not divide are padded.
 #[test]

@@ -81,7 +81,7 @@ impl Memory {
 fn advise(question: &Question) -> Result<Report<MemoryAdviceRow>, InputError> {
     let all = lockstep_stack::advice(&question.setting(), &question.layout)?;
     let row = |one: Advice| MemoryAdviceRow {
-        change: one.change,
+        change: flag(one.change),
         allocated_gib: one.alone.0,
         margin_gib: one.alone.1,
         fits: one.alone.1 >= 0.0,
@@ -91,6 +91,11 @@ fn advise(question: &Question) -> Result<Report<MemoryAdviceRow>, InputError> {
     };
     let notes = vec![answer(question, &question.account()?), format!("layout: {}", question.layout_line())];
     Ok(Report::new(all.into_iter().map(row).collect(), notes))
+}
+
+/// A setting as a flag.
+fn flag((key, value): (&str, String)) -> String {
+    format!("--{} {value}", key.replace('_', "-")).trim_end().to_owned()
 }
 
 /// The answer in a sentence.

@@ -137,6 +137,7 @@ impl<'a> Tasks<'a> {
             matches!(&task.op, Op::Exchange(exchange) if exchange.between.is_none() && !other(exchange))
         };
         limit_exchanges(&mut self.list, self.of.job.concurrent_exchanges, counts);
+        order_library_calls(&mut self.list);
     }
 
     /// Adds the tasks of a node, in a pass through split layers where it belongs to those.
@@ -330,6 +331,39 @@ pub(super) fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&T
         let after_it = &mut tasks[*task].after;
         if !after_it.contains(&after) {
             after_it.push(after);
+        }
+    }
+}
+
+/// Makes a library's calls for gradients and weights take turns with those for activations along the same axes: on a communicator
+/// they run in their order. Calls for activations alone do so anyway, since the compute stream waits for each.
+fn order_library_calls(tasks: &mut [Task]) {
+    let call = |task: &Task| match &task.op {
+        Op::Exchange(of) if of.algorithm.library().is_some() && of.between.is_none() => {
+            Some((of.axes, !matches!(of.buffer, Buffer::Declared(_))))
+        }
+        _ => None,
+    };
+    let calls: Vec<(TaskId, AxisSet, bool)> =
+        (0..).zip(&*tasks).filter_map(|(id, task)| call(task).map(|(axes, of_step)| (id, axes, of_step))).collect();
+    let mut known: Vec<AxisSet> = Vec::new();
+    for (_, axes, _) in &calls {
+        if known.contains(axes) {
+            continue;
+        }
+        known.push(*axes);
+        let own: Vec<(TaskId, bool)> =
+            calls.iter().filter(|call| call.1 == *axes).map(|call| (call.0, call.2)).collect();
+        let activations = own.iter().any(|(_, of_step)| !of_step);
+        for (position, (id, of_step)) in own.iter().enumerate() {
+            let (earlier, lag) = match position {
+                0 => (own[own.len() - 1], 1),
+                _ => (own[position - 1], 0),
+            };
+            let after = After { task: earlier.0, lag };
+            if activations && (*of_step || earlier.1) && !tasks[*id].after.contains(&after) {
+                tasks[*id].after.push(after);
+            }
         }
     }
 }

@@ -36,11 +36,11 @@ impl Setting<'_> {
     }
 }
 
-/// A change of a layout that lowers its memory.
+/// A setting of a layout that lowers its memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advice {
-    /// The flags that make it.
-    pub change: String,
+    /// The setting and its value, which a switch lacks.
+    pub change: Changed,
     /// GiB allocated on the rank that takes most with this change alone, and what stays free there.
     pub alone: (f64, f64),
     /// GiB that stay free with this change and those before it.
@@ -49,8 +49,11 @@ pub struct Advice {
     pub costs: String,
 }
 
-/// Makes a change, and says its flags; nothing where it is made already or means nothing here.
-type Make = fn(&mut Layout, &Setting<'_>) -> Option<String>;
+/// A setting and its value.
+type Changed = (&'static str, String);
+
+/// Makes a change, and says its setting: key and value, which a switch lacks; nothing where it is made already or means nothing here.
+type Make = fn(&mut Layout, &Setting<'_>) -> Option<Changed>;
 
 /// The changes, cheapest first, with what each costs.
 const CHANGES: [(Make, &str); 10] = [
@@ -66,77 +69,77 @@ const CHANGES: [(Make, &str); 10] = [
     (offload, "the host steps the optimizer"),
 ];
 
-fn sequence_parallel(layout: &mut Layout, _: &Setting<'_>) -> Option<String> {
+fn sequence_parallel(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
     let changes = layout.tensor > 1 && !layout.sequence_parallel;
     layout.sequence_parallel |= changes;
-    changes.then(|| "--sequence-parallel".to_owned())
+    changes.then(|| ("sequence_parallel", String::new()))
 }
 
-fn loss(layout: &mut Layout, setting: &Setting<'_>) -> Option<String> {
+fn loss(layout: &mut Layout, setting: &Setting<'_>) -> Option<Changed> {
     let now = layout.loss.unwrap_or(setting.stack.loss(layout));
     let to = if setting.stack.name() == "megatron" { Loss::Fused } else { Loss::Chunked };
     (now == Loss::Plain || now == Loss::Fused && to == Loss::Chunked).then(|| {
         layout.loss = Some(to);
-        format!("--loss {to}")
+        ("loss", to.to_string())
     })
 }
 
-fn micro_batch(layout: &mut Layout, _: &Setting<'_>) -> Option<String> {
+fn micro_batch(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
     (layout.micro_batch > 1).then(|| {
         layout.micro_batches = layout.micro_batches.saturating_mul(layout.micro_batch);
         layout.micro_batch = 1;
-        "--micro-batch-size 1".to_owned()
+        ("micro_batch_size", "1".to_owned())
     })
 }
 
-fn optimizer_shards(layout: &mut Layout, setting: &Setting<'_>) -> Option<String> {
+fn optimizer_shards(layout: &mut Layout, setting: &Setting<'_>) -> Option<Changed> {
     let has = ["megatron", "deepspeed"].contains(&setting.stack.name());
     (has && layout.copies() > 1 && layout.sharding < Sharding::Optimizer).then(|| {
         layout.sharding = Sharding::Optimizer;
-        "--strategy zero-1".to_owned()
+        ("strategy", "zero-1".to_owned())
     })
 }
 
-fn parameter_shards(layout: &mut Layout, setting: &Setting<'_>) -> Option<String> {
+fn parameter_shards(layout: &mut Layout, setting: &Setting<'_>) -> Option<Changed> {
     let has = setting.stack.name() != "megatron";
     (has && layout.copies() > 1 && layout.sharding < Sharding::Parameters).then(|| {
         layout.sharding = Sharding::Parameters;
-        "--strategy zero-3".to_owned()
+        ("strategy", "zero-3".to_owned())
     })
 }
 
-fn selective(layout: &mut Layout, _: &Setting<'_>) -> Option<String> {
+fn selective(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
     (layout.recompute == Recompute::None).then(|| {
         layout.recompute = Recompute::Selective(vec![lockstep_models::Module::LayerNorm, lockstep_models::Module::Mlp]);
-        format!("--recompute {}", layout.recompute)
+        ("recompute", layout.recompute.to_string())
     })
 }
 
-fn moments(layout: &mut Layout, _: &Setting<'_>) -> Option<String> {
+fn moments(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
     (layout.optimizer == Optimizer::AdamW && !layout.offload).then(|| {
         layout.optimizer = Optimizer::AdamW8;
-        "--optimizer adamw8bit".to_owned()
+        ("optimizer", "adamw8bit".to_owned())
     })
 }
 
-fn base(layout: &mut Layout, _: &Setting<'_>) -> Option<String> {
+fn base(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
     (layout.lora.is_some() && layout.quantize.is_none()).then(|| {
         layout.quantize = Some(Quantization::Nf4);
-        "--quantize nf4".to_owned()
+        ("quantize", "nf4".to_owned())
     })
 }
 
-fn full(layout: &mut Layout, _: &Setting<'_>) -> Option<String> {
+fn full(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
     (!matches!(layout.recompute, Recompute::Full { .. })).then(|| {
         layout.recompute = Recompute::Full { every: 1 };
-        "--recompute full".to_owned()
+        ("recompute", "full".to_owned())
     })
 }
 
-fn offload(layout: &mut Layout, _: &Setting<'_>) -> Option<String> {
+fn offload(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
     (!layout.offload).then(|| {
         layout.offload = true;
-        "--offload-optimizer".to_owned()
+        ("offload_optimizer", String::new())
     })
 }
 
@@ -169,7 +172,7 @@ pub fn advice(setting: &Setting<'_>, layout: &Layout) -> Result<Vec<Advice>, Inp
     if let Some(more) = find(setting, layout, Wanted::Gpus).filter(|more| more.data > layout.data) {
         let account = setting.account(&more)?;
         let allocated = account.worst().map_or(0.0, |rank| rank.allocated_gib());
-        let change = format!("--gpus {}x{}", more.ranks(), setting.board.name);
+        let change = ("gpus", format!("{}x{}", more.ranks(), setting.board.name));
         let margin_gib = account.margin_gib(setting.board);
         let costs = format!("more GPUs: {}", more.ranks() - layout.ranks());
         all.push(Advice { change, alone: (allocated, margin_gib), together: margin.max(margin_gib), costs });

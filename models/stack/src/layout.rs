@@ -145,6 +145,8 @@ impl Default for Layout {
 
 /// The most tokens of a micro-batch, and the most ranks: beyond them figures have no meaning.
 const MOST: u64 = 1 << 32;
+/// The most bytes of activations that are counted.
+const MOST_BYTES: u128 = 1 << 60;
 
 impl Layout {
     /// Ranks.
@@ -208,8 +210,17 @@ impl Layout {
                 "makes more tokens or ranks than can be counted".into(),
             );
         }
+        // Scores of attention and of the loss, and features of a layer, each of at most 16 bytes.
+        let wide = [decoder.vocabulary, 64 * decoder.hidden, 16 * decoder.feed_forward];
+        let of_token =
+            wide.iter().fold(u128::from(decoder.heads) * u128::from(self.seq_length), |sum, of| sum + u128::from(*of));
+        let tokens = u128::from(self.micro_batch) * u128::from(self.seq_length);
+        if tokens * of_token * 16 * u128::from(decoder.layers.max(1)) > MOST_BYTES {
+            let message = "makes more bytes than can be counted: take a shorter one".to_owned();
+            return wrong("seq_length", self.seq_length, message);
+        }
         if self.expert > 1 {
-            let message = "the model has no experts: leave --ep out".to_owned();
+            let message = "the model has no experts: leave it out".to_owned();
             return wrong("ep", self.expert, message);
         }
         if !decoder.heads.is_multiple_of(self.tensor) {
@@ -225,7 +236,7 @@ impl Layout {
             return wrong("pp", self.pipeline, message);
         }
         if self.virtual_stages > 1 && self.pipeline == 1 {
-            return wrong("interleave", self.virtual_stages, "needs a pipeline: give --pp too".into());
+            return wrong("interleave", self.virtual_stages, "needs a pipeline: give pp too".into());
         }
         if let Some(most) = decoder.learned_positions.filter(|most| self.seq_length > *most) {
             let message =
@@ -233,7 +244,7 @@ impl Layout {
             return wrong("seq_length", self.seq_length, message);
         }
         if self.quantize.is_some() && self.lora.is_none() {
-            let message = "quantised weights do not train: give --lora too";
+            let message = "quantised weights do not train: give lora too";
             return Err(InputError::flag(
                 "quantize",
                 self.quantize.map_or(String::new(), |of| of.to_string()),

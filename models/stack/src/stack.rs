@@ -133,7 +133,7 @@ pub trait Stack: Sync {
         let have = STACKS.iter().filter(|stack| stack.features().contains(feature)).map(|stack| stack.name());
         let have: Vec<&str> = have.collect();
         let message = format!(
-            "is not part of the account of {}: leave it out, or take --stack {}",
+            "is not part of the account of {}: leave it out, or take stack {}",
             self.name(),
             have.join(" or ")
         );

@@ -113,16 +113,16 @@ impl Feature {
 pub(super) fn together(layout: &Layout) -> Result<(), InputError> {
     let wrong = |key, value: String, message: &str| Err(InputError::flag(key, value, message));
     if layout.sequence_parallel && layout.tensor == 1 {
-        return wrong("sequence_parallel", String::new(), "has no effect without tensor ranks: give --tp too");
+        return wrong("sequence_parallel", String::new(), "has no effect without tensor ranks: give tp too");
     }
     if let Some(exchange) = layout.context_exchange.filter(|_| layout.context == 1) {
-        return wrong("cp_exchange", exchange.to_string(), "has no effect without context ranks: give --cp too");
+        return wrong("cp_exchange", exchange.to_string(), "has no effect without context ranks: give cp too");
     }
     if layout.half_gradients && !matches!(layout.precision, Precision::Bf16 | Precision::F16 | Precision::F8) {
-        return wrong("half_gradients", String::new(), "is of mixed precision: take --precision bf16 or fp8");
+        return wrong("half_gradients", String::new(), "is of mixed precision: take precision bf16 or fp8");
     }
     if layout.dropout && layout.attention == AttentionKernel::Flash && layout.lora.is_some() {
-        return wrong("dropout", String::new(), "of adapters is part of --lora: write dropout there");
+        return wrong("dropout", String::new(), "of adapters is part of lora: write dropout there");
     }
     Ok(())
 }

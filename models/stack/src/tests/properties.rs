@@ -5,8 +5,8 @@ use lockstep_models::Recompute;
 use crate::account::holding;
 use crate::tests::model;
 use crate::{
-    Account, Board, Decoder, Gpus, Layout, Lora, Loss, Optimizer, Part, Precision, Quantization, STACKS, Setting,
-    Sharding, Stack, Wanted, advice, find, stack,
+    Account, AttentionKernel, Board, Decoder, Gpus, Layout, Lora, Loss, Optimizer, Part, Precision, Quantization,
+    STACKS, Setting, Sharding, Stack, Wanted, advice, find, stack,
 };
 
 const MODELS: [&str; 4] = ["llama-3-8b", "gpt2:positions=65536", "qwen3-0.6b", "llama-2-7b:layers=6"];
@@ -190,5 +190,23 @@ fn boards_have_figures_and_provenance() {
         assert!(board.usable_gib() > 20.0 && board.memory_gbs > 200.0 && board.bf16_tflops > 50.0, "{board:?}");
         assert!(board.provenance.len() > 10 && [2, 4, 8].contains(&board.per_host), "{board:?}");
         assert_eq!(format!("8x{}", board.name).parse::<Gpus>().unwrap().board, board);
+    }
+}
+
+/// Whatever is asked for is counted or refused: sums do not overflow.
+#[test]
+fn long_sequences_are_counted_or_refused() {
+    for name in MODELS {
+        let decoder = Decoder { learned_positions: None, ..model(name) };
+        for stack in STACKS {
+            for attention in [AttentionKernel::Flash, AttentionKernel::Unfused] {
+                for power in 10..=33 {
+                    let layout = Layout { seq_length: 1 << power, attention, ..Layout::default() };
+                    if let Ok(account) = Account::of(&decoder, &layout, stack, board()) {
+                        assert!(account.worst().unwrap().peak.total() > 1 << power, "{name} {}", stack.name());
+                    }
+                }
+            }
+        }
     }
 }
