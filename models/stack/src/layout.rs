@@ -223,8 +223,10 @@ impl Layout {
             let message = "the model has no experts: leave it out".to_owned();
             return wrong("ep", self.expert, message);
         }
-        if !decoder.heads.is_multiple_of(self.tensor) {
-            return wrong("tp", self.tensor, format!("does not divide {} heads: take a divisor", decoder.heads));
+        for (heads, what) in [(decoder.heads, "heads"), (decoder.key_heads, "heads of keys and values")] {
+            if !heads.is_multiple_of(self.tensor) {
+                return wrong("tp", self.tensor, format!("does not divide {heads} {what}: take a divisor"));
+            }
         }
         if !decoder.feed_forward.is_multiple_of(self.tensor) {
             let message = format!("does not divide {} features: take a divisor", decoder.feed_forward);
