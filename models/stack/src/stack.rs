@@ -132,11 +132,8 @@ pub trait Stack: Sync {
         };
         let have = STACKS.iter().filter(|stack| stack.features().contains(feature)).map(|stack| stack.name());
         let have: Vec<&str> = have.collect();
-        let message = format!(
-            "is not part of the account of {}: leave it out, or take stack {}",
-            self.name(),
-            have.join(" or ")
-        );
+        let message =
+            format!("is not part of the account of {}: leave it out, or take stack {}", self.name(), have.join(" or "));
         Err(InputError::flag(feature.flag(), value, message))
     }
 
