@@ -30,9 +30,9 @@ use layout_flags::{LayoutFlags, Question};
   lockstep memory --model llama-3-8b --gpus 4xa100-80 --strategy zero-3 --recompute full --plot memory.svg")]
 pub(super) struct Memory {
     #[command(flatten)]
-    layout: Option<LayoutFlags>,
+    layout: LayoutFlags,
     /// Compare with published runs instead: a .csv of flags and what they took, experiments/memory has some
-    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["model", "gpus", "plot"], required_unless_present = "model")]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["model", "gpus", "plot"])]
     beside: Option<PathBuf>,
     /// List what would make it fit, cheapest first, with what each change costs
     #[arg(long, conflicts_with_all = ["beside", "find", "plot"])]
@@ -53,11 +53,8 @@ impl Memory {
         if let Some(file) = &self.beside {
             return beside::report(file)?.print(self.format);
         }
-        let Some(flags) = self.layout else {
-            return Err(InputError::flag("model", "", "is missing: write --model llama-3-8b").into());
-        };
         check_outputs(&[("--plot", self.plot.as_deref())])?;
-        let mut question = flags.question()?;
+        let mut question = self.layout.question()?;
         if self.advise {
             return advise(&question)?.print(self.format);
         }

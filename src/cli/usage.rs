@@ -94,7 +94,8 @@ fn unknown_argument(flag: &str, meant: &str, said: &str) -> InputError {
         let message = format!("is not an argument of this command; --{own} is one of {}", named(&commands_where(&has)));
         return InputError::new("command line", flag, message);
     }
-    if let Some(instead) = instead_of(name).filter(|_| others.is_empty()) {
+    // `memory` counts layouts that nothing here trains.
+    if let Some(instead) = instead_of(name).filter(|_| others.iter().all(|other| other == "memory")) {
         let here = command_in(said);
         let mut flags =
             instead.split(|c: char| !c.is_alphanumeric() && c != '-').filter_map(|word| word.strip_prefix("--"));

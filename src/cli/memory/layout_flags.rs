@@ -11,14 +11,13 @@ use lockstep_topology::InputError;
 
 /// A layout as flags.
 #[derive(Debug, Clone, Args)]
-#[group(multiple = true)]
 pub(super) struct LayoutFlags {
     /// A decoder: a name such as llama-3-8b, with settings behind a colon, or a config.json
-    #[arg(long, required = false)]
-    model: String,
+    #[arg(long)]
+    model: Option<String>,
     /// How many GPUs of which kind, such as 8xh100-80 (docs/memory.md lists the boards)
-    #[arg(long, value_name = "NxBOARD", required = false, value_parser = parsed::<Gpus>)]
-    gpus: Gpus,
+    #[arg(long, value_name = "NxBOARD", value_parser = parsed::<Gpus>)]
+    gpus: Option<Gpus>,
     /// Whose account: megatron, torchtitan, deepspeed, trl or litgpt [default: by strategy, axes and adapters]
     #[arg(long)]
     stack: Option<String>,
@@ -153,13 +152,16 @@ impl Question {
 impl LayoutFlags {
     /// The question that they ask.
     pub(super) fn question(&self) -> Result<Question, InputError> {
-        let model = lockstep_readers::load_model(&self.model).map_err(|error| error.or_at("--model"))?;
+        let missing = |key, such: &str| InputError::flag(key, "", format!("is missing: write {such}"));
+        let name = self.model.as_ref().ok_or_else(|| missing("model", "--model llama-3-8b"))?;
+        let gpus = self.gpus.ok_or_else(|| missing("gpus", "--gpus 8xh100-80"))?;
+        let model = lockstep_readers::load_model(name).map_err(|error| error.or_at("--model"))?;
         let decoder = Decoder::of(&model)?;
         let stack = self.stack()?;
-        let layout = self.layout(stack, self.gpus.count)?;
+        let layout = self.layout(stack, gpus)?;
         stack.check(&layout)?;
         layout.check(&decoder)?;
-        Ok(Question { decoder, gpus: self.gpus, stack, layout })
+        Ok(Question { decoder, gpus, stack, layout })
     }
 
     /// The stack that was named, or that such layouts have.
@@ -189,16 +191,17 @@ impl LayoutFlags {
         }
     }
 
-    fn layout(&self, stack: &dyn Stack, gpus: u64) -> Result<Layout, InputError> {
+    fn layout(&self, stack: &dyn Stack, gpus: Gpus) -> Result<Layout, InputError> {
         let split = [self.tp, self.pp, self.cp].iter().try_fold(1u64, |all, axis| all.checked_mul(*axis));
-        let split = split.filter(|split| *split > 0 && gpus.is_multiple_of(*split)).ok_or_else(|| {
-            let value = format!("{}x{}", gpus, self.gpus.board.name);
+        let split = split.filter(|split| *split > 0 && gpus.count.is_multiple_of(*split)).ok_or_else(|| {
+            let value = gpus.to_string();
             let message = format!("must be a multiple of tp {} x pp {} x cp {}", self.tp, self.pp, self.cp);
             InputError::flag("gpus", value, message)
         })?;
-        let data = self.dp.unwrap_or(gpus / split);
-        if data.checked_mul(split) != Some(gpus) {
-            let message = format!("makes other than {gpus} GPUs: leave it out, or write {}", gpus / split);
+        let data = self.dp.unwrap_or(gpus.count / split);
+        if data.checked_mul(split) != Some(gpus.count) {
+            let message =
+                format!("makes other than {} GPUs: leave it out, or write {}", gpus.count, gpus.count / split);
             return Err(InputError::flag("dp", data.to_string(), message));
         }
         let micro_batches = match self.global_batch_size {
