@@ -290,6 +290,7 @@ pub(super) const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("data", "", "--threads --skip-bad", "the same set comes of any number of threads, and of one without bad samples"),
     ("papers", "", "--check", "tells how rows have changed, and they have not"),
     ("memory", " 1xl4 ", "--strategy", "a GPU alone shares nothing"),
+    ("memory", "", "--precision", "bf16 is the default"),
 ];
 
 /// Flags of commands that change no answer of the calls here, with the reason.

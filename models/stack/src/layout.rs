@@ -184,7 +184,12 @@ impl Layout {
     /// # Errors
     /// The flag, its value and the cure.
     pub fn check(&self, decoder: &Decoder) -> Result<(), InputError> {
-        let wrong = |key, value: u64, message: String| Err(InputError::flag(key, value.to_string(), message));
+        self.check_sizes(decoder)?;
+        self.check_parts(decoder)
+    }
+
+    /// Refuses numbers that are none or cannot be counted.
+    fn check_sizes(&self, decoder: &Decoder) -> Result<(), InputError> {
         let counts = [
             ("tp", self.tensor),
             ("pp", self.pipeline),
@@ -219,6 +224,11 @@ impl Layout {
             let message = "makes more bytes than can be counted: take a shorter one".to_owned();
             return wrong("seq_length", self.seq_length, message);
         }
+        Ok(())
+    }
+
+    /// Refuses parts that the decoder does not have.
+    fn check_parts(&self, decoder: &Decoder) -> Result<(), InputError> {
         if self.expert > 1 {
             let message = "the model has no experts: leave it out".to_owned();
             return wrong("ep", self.expert, message);
@@ -255,4 +265,8 @@ impl Layout {
         }
         Ok(())
     }
+}
+
+fn wrong(key: &'static str, value: u64, message: String) -> Result<(), InputError> {
+    Err(InputError::flag(key, value.to_string(), message))
 }
