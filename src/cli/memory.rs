@@ -148,13 +148,15 @@ fn row(question: &Question, account: &Account, rank: &RankAccount) -> RankMemory
 /// What the figures rest on, and the answer in a sentence.
 fn notes(question: &Question, account: &Account) -> Vec<String> {
     let board = question.gpus.board;
-    vec![
+    let caveat = question.stack.caveat(&question.layout).map(|caveat| format!("{}: {caveat}", question.stack.name()));
+    let rest = vec![
         answer(question, account),
         format!("layout: {}", question.layout_line()),
         format!("{}: {}", question.stack.name(), question.stack.source()),
         format!("{}: {}", board.name, board.provenance),
         "reserved is 1.05 of allocated; context is assumed (docs/memory.md)".to_owned(),
-    ]
+    ];
+    rest.into_iter().chain(caveat).collect()
 }
 
 /// The picture of the rank that takes most over a step.

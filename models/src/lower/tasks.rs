@@ -346,24 +346,16 @@ fn order_library_calls(tasks: &mut [Task]) {
     };
     let calls: Vec<(TaskId, AxisSet, bool)> =
         (0..).zip(&*tasks).filter_map(|(id, task)| call(task).map(|(axes, of_step)| (id, axes, of_step))).collect();
-    let mut known: Vec<AxisSet> = Vec::new();
-    for (_, axes, _) in &calls {
-        if known.contains(axes) {
-            continue;
-        }
-        known.push(*axes);
-        let own: Vec<(TaskId, bool)> =
-            calls.iter().filter(|call| call.1 == *axes).map(|call| (call.0, call.2)).collect();
-        let activations = own.iter().any(|(_, of_step)| !of_step);
-        for (position, (id, of_step)) in own.iter().enumerate() {
-            let (earlier, lag) = match position {
-                0 => (own[own.len() - 1], 1),
-                _ => (own[position - 1], 0),
-            };
-            let after = After { task: earlier.0, lag };
-            if activations && (*of_step || earlier.1) && !tasks[*id].after.contains(&after) {
-                tasks[*id].after.push(after);
-            }
+    for (position, (id, axes, of_step)) in calls.iter().enumerate() {
+        let own = |call: &&(TaskId, AxisSet, bool)| call.1 == *axes;
+        let (earlier, lag) = match calls[..position].iter().rev().find(own) {
+            Some(earlier) => (earlier, 0),
+            None => (calls.iter().rev().find(own).expect("the call itself"), 1),
+        };
+        let after = After { task: earlier.0, lag };
+        let has_activations = || calls.iter().filter(own).any(|call| !call.2);
+        if (*of_step || earlier.2) && has_activations() && !tasks[*id].after.contains(&after) {
+            tasks[*id].after.push(after);
         }
     }
 }

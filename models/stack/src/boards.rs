@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use lockstep_topology::nearest;
+use lockstep_topology::document::suggestion;
 
 use crate::stack::GIB;
 
@@ -36,14 +36,18 @@ impl Board {
     /// The board of that name.
     ///
     /// # Errors
-    /// None has it; the nearest names are listed.
+    /// None has it; names that begin with it, or the nearest, are listed.
     pub fn named(name: &str) -> Result<&'static Board, String> {
         let lower = name.to_lowercase();
         BOARDS.iter().find(|board| board.name == lower).ok_or_else(|| {
-            let names = || BOARDS.iter().map(|board| board.name.as_str());
-            let near = nearest(&lower, names());
-            let cure = if near.is_empty() { names().collect::<Vec<_>>().join(", ") } else { near.join(" or ") };
-            format!("there is no board {name:?}; did you mean {cure}?")
+            let names = BOARDS.iter().map(|board| board.name.as_str());
+            let longer: Vec<&str> = names.clone().filter(|of| !lower.is_empty() && of.starts_with(&lower)).collect();
+            let cure = if longer.is_empty() {
+                suggestion(&lower, names)
+            } else {
+                format!("did you mean {}?", longer.join(", "))
+            };
+            format!("there is no board {name:?}; {cure}")
         })
     }
 }

@@ -93,7 +93,7 @@ fn micro_batch(layout: &mut Layout, _: &Setting<'_>) -> Option<Changed> {
 }
 
 fn optimizer_shards(layout: &mut Layout, setting: &Setting<'_>) -> Option<Changed> {
-    let has = ["megatron", "deepspeed"].contains(&setting.stack.name());
+    let has = setting.stack.choices().shardings.contains(&Sharding::Optimizer);
     (has && layout.copies() > 1 && layout.sharding < Sharding::Optimizer).then(|| {
         layout.sharding = Sharding::Optimizer;
         ("strategy", "zero-1".to_owned())
@@ -101,7 +101,7 @@ fn optimizer_shards(layout: &mut Layout, setting: &Setting<'_>) -> Option<Change
 }
 
 fn parameter_shards(layout: &mut Layout, setting: &Setting<'_>) -> Option<Changed> {
-    let has = setting.stack.name() != "megatron";
+    let has = setting.stack.choices().shardings.contains(&Sharding::Parameters);
     (has && layout.copies() > 1 && layout.sharding < Sharding::Parameters).then(|| {
         layout.sharding = Sharding::Parameters;
         ("strategy", "zero-3".to_owned())

@@ -27,4 +27,4 @@ pub use lora::{Lora, Target};
 pub use numbers::{Optimizer, Precision, Quantization};
 pub use part::{Live, Part};
 pub use saved::{Activations, Saved};
-pub use stack::{Feature, GIB, Head, Holding, Kept, STACKS, Stack, States, stack};
+pub use stack::{Choices, Feature, GIB, Head, Holding, Kept, STACKS, Stack, States, stack};

@@ -13,7 +13,8 @@ mod trl;
 use lockstep_topology::{InputError, nearest};
 
 use crate::decoder::Decoder;
-use crate::layout::{ContextExchange, Layout, Loss};
+use crate::layout::{ContextExchange, Layout, Loss, Sharding};
+use crate::numbers::Precision;
 use crate::saved::Saved;
 
 pub use feature::Feature;
@@ -78,6 +79,20 @@ pub struct Head {
     pub backward: u64,
 }
 
+/// The values that a stack has of settings of which all stacks have some.
+#[derive(Debug, Clone, Copy)]
+pub struct Choices {
+    /// What its data ranks may share.
+    pub shardings: &'static [Sharding],
+    /// Its formats.
+    pub precisions: &'static [Precision],
+    /// Its losses.
+    pub losses: &'static [Loss],
+}
+
+/// All losses.
+const LOSSES: &[Loss] = &[Loss::Plain, Loss::Fused, Loss::Chunked];
+
 /// Parameters of a rank's stage of the pipeline, after tensor ranks have split them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holding {
@@ -120,21 +135,47 @@ pub trait Stack: Sync {
     /// What of a layout it has, besides data and what data ranks share.
     fn features(&self) -> &'static [Feature];
 
+    /// The values that it has of other settings.
+    fn choices(&self) -> Choices;
+
+    /// The precision that it takes where none is stated.
+    fn precision(&self) -> Precision {
+        let mixed = self.choices().precisions.contains(&Precision::Bf16);
+        if mixed { Precision::Bf16 } else { Precision::PureBf16 }
+    }
+
+    /// What its account of a layout leaves out, if anything.
+    fn caveat(&self, _: &Layout) -> Option<&'static str> {
+        None
+    }
+
     /// Refuses a layout with what the stack does not have.
     ///
     /// # Errors
     /// The flag, its value and the stacks that have it.
     fn check(&self, layout: &Layout) -> Result<(), InputError> {
-        let missing = Feature::ALL.iter().filter(|feature| !self.features().contains(feature));
-        let Some((feature, value)) = missing.filter_map(|feature| Some((feature, feature.stated(layout)?))).next()
-        else {
-            return feature::together(layout);
+        let refused = |key, value: String, has: &dyn Fn(&dyn Stack) -> bool| {
+            let others: Vec<&str> = STACKS.iter().filter(|stack| has(**stack)).map(|stack| stack.name()).collect();
+            let (name, others) = (self.name(), others.join(" or "));
+            let message = format!("is not part of the account of {name}: take another, or stack {others}");
+            Err(InputError::flag(key, value, message))
         };
-        let have = STACKS.iter().filter(|stack| stack.features().contains(feature)).map(|stack| stack.name());
-        let have: Vec<&str> = have.collect();
-        let message =
-            format!("is not part of the account of {}: leave it out, or take stack {}", self.name(), have.join(" or "));
-        Err(InputError::flag(feature.flag(), value, message))
+        let missing = Feature::ALL.iter().filter(|feature| !self.features().contains(feature));
+        if let Some((feature, value)) = missing.filter_map(|feature| Some((feature, feature.stated(layout)?))).next() {
+            return refused(feature.flag(), value, &|stack| stack.features().contains(feature));
+        }
+        let Choices { shardings, precisions, losses } = self.choices();
+        let Layout { sharding, precision, loss, .. } = layout;
+        if !shardings.contains(sharding) {
+            return refused("strategy", sharding.to_string(), &|of| of.choices().shardings.contains(sharding));
+        }
+        if !precisions.contains(precision) {
+            return refused("precision", precision.to_string(), &|of| of.choices().precisions.contains(precision));
+        }
+        if let Some(loss) = loss.filter(|loss| !losses.contains(loss)) {
+            return refused("loss", loss.to_string(), &|of| of.choices().losses.contains(&loss));
+        }
+        feature::together(layout)
     }
 
     /// The loss that it takes where none is stated.

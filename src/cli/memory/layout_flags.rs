@@ -60,9 +60,9 @@ pub(super) struct LayoutFlags {
     /// Which activations are computed again: none, full, full:every=N or selective with modules
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = parsed::<Recompute>)]
     recompute: Recompute,
-    /// Formats: bf16 or fp16 (mixed), bf16-true, fp8, fp32
-    #[arg(long, default_value = "bf16", value_parser = parsed::<Precision>)]
-    precision: Precision,
+    /// Formats: bf16 or fp16 (mixed), bf16-true, fp8, fp32 [default: bf16; bf16-true of litgpt]
+    #[arg(long, value_name = "FORMATS", value_parser = parsed::<Precision>)]
+    precision: Option<Precision>,
     /// Add gradients up in 2 bytes where Megatron takes 4
     #[arg(long)]
     half_gradients: bool,
@@ -228,7 +228,7 @@ impl LayoutFlags {
             sharding: self.sharding(stack)?,
             sequence_parallel: self.sequence_parallel,
             recompute: self.recompute.clone(),
-            precision: self.precision,
+            precision: self.precision.unwrap_or(stack.precision()),
             half_gradients: self.half_gradients,
             optimizer: self.optimizer,
             offload: self.offload_optimizer,

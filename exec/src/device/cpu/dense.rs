@@ -15,7 +15,7 @@ const TILE: usize = 256;
 const LEAST_TILE: usize = 64;
 const TILES: usize = 4;
 /// Rows from which on the weights are packed and rows of the output are written as they are; fewer are packed themselves, and the
-/// products are turned. Both give the same bits.
+/// products are turned. Both give the same bits, except where the library makes at most 16 by 16 sums at once.
 const MANY_ROWS: usize = 128;
 /// Elements of one tile of the weight gradient, where rows are long.
 const WEIGHT_TILE: usize = 1024 * 1024;
@@ -161,6 +161,7 @@ impl Head for Dense {
                 // SAFETY: a worker's scratch is its own.
                 let products = unsafe { scratch.part(worker * per_worker..worker * per_worker + samples * width) };
                 let weights = Matrix::rows(&of.parameters[range.start..outputs * inputs], inputs);
+                // A single column is summed in another order.
                 if !accumulate && width > 1 {
                     let shape = (samples, width, outputs);
                     let place = (&d_input, range.start);

@@ -4,7 +4,7 @@ use crate::decoder::Decoder;
 use crate::layout::{ContextExchange, Layout, Loss, Sharding};
 use crate::numbers::Precision;
 use crate::saved::Saved;
-use crate::stack::{Feature, Head, Holding, Kept, Stack, States, hugging_face, trl};
+use crate::stack::{Choices, Feature, Head, Holding, Kept, LOSSES, Stack, States, hugging_face, trl};
 
 pub(super) struct DeepSpeed;
 
@@ -26,6 +26,14 @@ impl Stack for DeepSpeed {
 
     fn features(&self) -> &'static [Feature] {
         &[Feature::Adapters, Feature::Quantised, Feature::SmallMoments, Feature::Offload]
+    }
+
+    fn choices(&self) -> Choices {
+        Choices {
+            shardings: &[Sharding::None, Sharding::Optimizer, Sharding::Gradients, Sharding::Parameters],
+            precisions: &[Precision::F32, Precision::Bf16, Precision::F16],
+            losses: LOSSES,
+        }
     }
 
     fn loss(&self, _: &Layout) -> Loss {

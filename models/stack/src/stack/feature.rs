@@ -29,8 +29,6 @@ pub enum Feature {
     Adapters,
     /// Quantised frozen weights.
     Quantised,
-    /// Products in fp8.
-    Fp8,
     /// Moments in fewer bytes.
     SmallMoments,
     /// Optimizer in the host's memory.
@@ -41,7 +39,7 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub(super) const ALL: [Feature; 14] = [
+    pub(super) const ALL: [Feature; 13] = [
         Feature::Tensor,
         Feature::Pipeline,
         Feature::Context,
@@ -52,7 +50,6 @@ impl Feature {
         Feature::Compile,
         Feature::Adapters,
         Feature::Quantised,
-        Feature::Fp8,
         Feature::SmallMoments,
         Feature::Offload,
         Feature::Selective,
@@ -71,7 +68,6 @@ impl Feature {
             Feature::Compile => "compile",
             Feature::Adapters => "lora",
             Feature::Quantised => "quantize",
-            Feature::Fp8 => "precision",
             Feature::SmallMoments => "optimizer",
             Feature::Offload => "offload_optimizer",
             Feature::Selective => "recompute",
@@ -93,7 +89,6 @@ impl Feature {
             Feature::Compile => flag(layout.compile),
             Feature::Adapters => layout.lora.as_ref().map(ToString::to_string),
             Feature::Quantised => layout.quantize.map(|of| of.to_string()),
-            Feature::Fp8 => (layout.precision == Precision::F8).then(|| "fp8".to_owned()),
             Feature::SmallMoments => {
                 let small = matches!(layout.optimizer, Optimizer::AdamW8 | Optimizer::AdamWBf16);
                 small.then(|| layout.optimizer.to_string())

@@ -5,7 +5,7 @@ use crate::layout::{ContextExchange, Layout, Loss, Sharding};
 use crate::numbers::Precision;
 use crate::saved::Saved;
 use crate::stack::eager::Eager;
-use crate::stack::{Feature, Head, Holding, Kept, Stack, States, sharded};
+use crate::stack::{Choices, Feature, Head, Holding, Kept, Stack, States, sharded};
 
 pub(super) struct LitGpt;
 
@@ -37,6 +37,14 @@ impl Stack for LitGpt {
 
     fn features(&self) -> &'static [Feature] {
         &[Feature::Adapters, Feature::Quantised, Feature::SmallMoments]
+    }
+
+    fn choices(&self) -> Choices {
+        Choices {
+            shardings: &[Sharding::None, Sharding::Parameters],
+            precisions: &[Precision::F32, Precision::PureBf16],
+            losses: &[Loss::Chunked],
+        }
     }
 
     fn loss(&self, _: &Layout) -> Loss {

@@ -8,7 +8,7 @@ use crate::numbers::Precision;
 use crate::part::Part;
 use crate::saved::Saved;
 use crate::stack::eager::Eager;
-use crate::stack::{Feature, Head, Holding, Kept, Stack, States, sharded};
+use crate::stack::{Choices, Feature, Head, Holding, Kept, LOSSES, Stack, States, sharded};
 
 pub(super) struct Torchtitan;
 
@@ -42,10 +42,17 @@ impl Stack for Torchtitan {
             Feature::SequenceParallel,
             Feature::Interleave,
             Feature::Compile,
-            Feature::Fp8,
             Feature::SmallMoments,
             Feature::Selective,
         ]
+    }
+
+    fn choices(&self) -> Choices {
+        Choices {
+            shardings: &[Sharding::None, Sharding::Parameters],
+            precisions: &[Precision::F32, Precision::PureBf16, Precision::Bf16, Precision::F16, Precision::F8],
+            losses: LOSSES,
+        }
     }
 
     fn loss(&self, layout: &Layout) -> Loss {

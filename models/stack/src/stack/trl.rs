@@ -4,7 +4,7 @@ use crate::decoder::Decoder;
 use crate::layout::{ContextExchange, Layout, Loss, Sharding};
 use crate::numbers::Precision;
 use crate::saved::Saved;
-use crate::stack::{Feature, Head, Holding, Kept, Stack, States, hugging_face, sharded};
+use crate::stack::{Choices, Feature, Head, Holding, Kept, LOSSES, Stack, States, hugging_face, sharded};
 
 pub(super) struct Trl;
 
@@ -19,6 +19,14 @@ impl Stack for Trl {
 
     fn features(&self) -> &'static [Feature] {
         &[Feature::Adapters, Feature::Quantised, Feature::SmallMoments]
+    }
+
+    fn choices(&self) -> Choices {
+        Choices {
+            shardings: &[Sharding::None, Sharding::Parameters],
+            precisions: &[Precision::F32, Precision::PureBf16, Precision::Bf16, Precision::F16],
+            losses: LOSSES,
+        }
     }
 
     fn loss(&self, _: &Layout) -> Loss {

@@ -20,10 +20,15 @@ fn total(decoder: &Decoder, layout: &Layout, stack: &dyn Stack) -> u64 {
     account.worst().unwrap().peak.total()
 }
 
+/// One rank, in the stack's precision.
+fn plain(stack: &dyn Stack) -> Layout {
+    Layout { precision: stack.precision(), ..Layout::default() }
+}
+
 /// Layouts that a stack has: each way to recompute, sharded or not, with adapters and without.
 fn layouts(stack: &dyn Stack) -> Vec<Layout> {
     let again = ["none", "full", "full:every=2", "selective", "selective:layernorm+mlp"];
-    let base = again.map(|again| Layout { recompute: again.parse().unwrap(), data: 4, ..Layout::default() });
+    let base = again.map(|again| Layout { recompute: again.parse().unwrap(), data: 4, ..plain(stack) });
     let more = |layout: &Layout| {
         [
             layout.clone(),
@@ -37,7 +42,9 @@ fn layouts(stack: &dyn Stack) -> Vec<Layout> {
             Layout { precision: Precision::F32, loss: Some(Loss::Chunked), ..layout.clone() },
         ]
     };
-    base.iter().flat_map(more).filter(|layout| stack.check(layout).is_ok()).collect()
+    let all: Vec<Layout> = base.iter().flat_map(more).filter(|layout| stack.check(layout).is_ok()).collect();
+    assert!(all.len() >= 6, "{}", stack.name());
+    all
 }
 
 #[test]
@@ -69,6 +76,28 @@ fn memory_grows_with_tokens_and_falls_with_recomputation() {
     }
 }
 
+/// What a stack does not have is refused, never counted as something else.
+#[test]
+fn settings_that_a_stack_lacks_are_refused() {
+    for (name, layout, says) in [
+        ("megatron", Layout { sharding: Sharding::Parameters, ..Layout::default() }, "--strategy: zero-3"),
+        ("megatron", Layout { sharding: Sharding::Gradients, ..Layout::default() }, "--strategy: zero-2"),
+        ("trl", Layout { sharding: Sharding::Optimizer, ..Layout::default() }, "--strategy: zero-1"),
+        ("torchtitan", Layout { sharding: Sharding::Gradients, ..Layout::default() }, "--strategy: zero-2"),
+        ("litgpt", Layout::default(), "--precision: bf16"),
+        ("deepspeed", Layout { precision: Precision::PureBf16, ..Layout::default() }, "--precision: bf16-true"),
+        ("trl", Layout { precision: Precision::F8, ..Layout::default() }, "--precision: fp8"),
+        (
+            "litgpt",
+            Layout { precision: Precision::PureBf16, loss: Some(Loss::Plain), ..Layout::default() },
+            "--loss: plain",
+        ),
+    ] {
+        let error = stack(name).unwrap().check(&layout).unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains("or stack "), "{name}: {error}");
+    }
+}
+
 /// The parameters of all ranks together are the model's, once for each copy.
 #[test]
 fn parts_of_ranks_add_up_to_the_model() {
@@ -76,7 +105,7 @@ fn parts_of_ranks_add_up_to_the_model() {
         let decoder = model(name);
         for stack in STACKS {
             for (tensor, pipeline) in [(1, 1), (1, 4), (2, 3), (4, 2)] {
-                let layout = Layout { tensor, pipeline, seq_length: 64, ..Layout::default() };
+                let layout = Layout { tensor, pipeline, seq_length: 64, ..plain(stack) };
                 if stack.check(&layout).is_err() {
                     continue;
                 }
@@ -124,7 +153,7 @@ fn advice_frees_memory() {
     let decoder = model("llama-3-8b");
     for stack in STACKS {
         let setting = Setting { decoder: &decoder, stack, board: board() };
-        let layout = Layout { data: 2, micro_batch: 4, seq_length: 8192, ..Layout::default() };
+        let layout = Layout { data: 2, micro_batch: 4, seq_length: 8192, ..plain(stack) };
         let before = setting.account(&layout).unwrap().margin_gib(board());
         let all = advice(&setting, &layout).unwrap();
         assert!(all.len() >= 3, "{}: {all:?}", stack.name());
