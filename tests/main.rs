@@ -41,6 +41,7 @@ mod outputs;
 mod overlap;
 mod packed;
 mod packed_input;
+mod peak_memory;
 mod periodic;
 mod pictures;
 mod pipes;

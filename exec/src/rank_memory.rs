@@ -63,7 +63,7 @@ impl RankMemory {
             replica.set_parameters(&own(state.weights_of(rank)))?;
             replica.set_statistics(&state.statistics_of(rank))?;
             if state.average.is_none() {
-                replica.set_states(&state.states.iter().map(|state| own(state)).collect::<Vec<_>>())?;
+                replica.set_states(state.states.iter().map(|state| own(state)))?;
             }
         }
         let program = setup.program;

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Job, Model, Program, Role, pieces_within};
+use lockstep_models::{Job, Pieces, Program, Role, pieces_within};
 
 use crate::device::cpu::Threads;
 use crate::device::{Cpus, DeviceError};
 use crate::error::ExecError;
+use crate::input::Decoders;
 use crate::periodic::{cut, each_piece};
 use crate::pool::Arenas;
 use crate::replica::{Making, Replica};
@@ -42,27 +43,31 @@ pub(crate) fn own_pieces(program: &Program, replica: &mut Replica, rank: u32) ->
     Ok(cut(&program.collected_pieces(rank), &replica.parameters()?, &replica.states()?))
 }
 
-/// Assembles the whole model and the optimizer's state on rank 0, from its own values and those of the others by rank.
-/// Running statistics are those of a new model where ranks hold parts of them, else rank 0's.
+/// A rank's parameters, then the optimizer's states.
 ///
 /// # Errors
 /// Device errors.
-pub(crate) fn assemble(
+pub(crate) fn own_values(replica: &mut Replica) -> Result<Vec<Vec<f32>>, DeviceError> {
+    Ok(std::iter::once(replica.parameters()?).chain(replica.states()?).collect())
+}
+
+/// The parameters and the optimizer's states of the whole model, from rank 0's own values, each freed once it is read, and those of
+/// the others by rank.
+pub(crate) fn assemble<V: AsRef<[f32]>>(
     program: &Program,
-    replica: &mut Replica,
-    others: &[Vec<f32>],
-    seed: u64,
-) -> Result<Replica, ExecError> {
-    let model = program.whole_model();
-    let own: Vec<Vec<f32>> = std::iter::once(replica.parameters()?).chain(replica.states()?).collect();
-    let mut whole = vec![vec![0.0; model.parameter_elements() as usize]; own.len()];
-    for (of, (own, whole)) in each_piece(&program.collected_pieces(0)).zip(own.iter().zip(&mut whole)) {
-        put(of, own, whole);
-    }
-    drop(own);
-    for (rank, values) in (0..).zip(others).filter(|(_, values)| !values.is_empty()) {
-        let mut at = 0;
-        for (of, whole) in each_piece(&program.collected_pieces(rank)).zip(&mut whole) {
+    own: Vec<Vec<f32>>,
+    others: impl IntoIterator<Item = V>,
+) -> Vec<Vec<f32>> {
+    let elements = program.whole_model().parameter_elements() as usize;
+    let placed = |(of, own): (&Pieces, Vec<f32>)| {
+        let mut whole = vec![0.0; elements];
+        put(of, &own, &mut whole);
+        whole
+    };
+    let mut all: Vec<Vec<f32>> = each_piece(&program.collected_pieces(0)).zip(own).map(placed).collect();
+    for (rank, values) in (0..).zip(others).filter(|(_, values)| !values.as_ref().is_empty()) {
+        let (mut at, values) = (0, values.as_ref());
+        for (of, whole) in each_piece(&program.collected_pieces(rank)).zip(&mut all) {
             for (range, _) in of {
                 let elements = (range.end - range.start) as usize;
                 whole[range.start as usize..range.end as usize].copy_from_slice(&values[at..at + elements]);
@@ -70,27 +75,29 @@ pub(crate) fn assemble(
             }
         }
     }
-    let states = whole.split_off(1);
-    one_rank(model, program, replica, seed, (whole.swap_remove(0), states))
+    all
 }
 
-/// A replica of the whole model on one rank, with the running statistics of `replica` if that has all of them.
-fn one_rank(
-    model: &Arc<Model>,
+/// A replica on one rank of the whole model with these parameters and states. Running statistics are those of a new model where
+/// ranks hold parts of them, else rank 0's.
+///
+/// # Errors
+/// Device errors.
+pub(crate) fn one_rank(
     program: &Program,
-    replica: &mut Replica,
-    seed: u64,
-    (parameters, states): (Vec<f32>, Vec<Vec<f32>>),
+    mut values: Vec<Vec<f32>>,
+    statistics: &[f32],
+    (decoders, seed): (&Arc<Decoders>, u64),
 ) -> Result<Replica, ExecError> {
-    let (rule, moments) = (program.rule, program.moments);
-    let alone = Job { rule, moments, ..Job::new(Arc::clone(model), 1, program.batch_per_rank) }.program()?;
+    let (rule, moments, model) = (program.rule, program.moments, Arc::clone(program.whole_model()));
+    let alone = Job { rule, moments, ..Job::new(model, 1, program.batch_per_rank) }.program()?;
     let (arenas, threads) = (&Arenas::default(), &Threads::one());
-    let decoders = &replica.decoders();
+    let states = values.split_off(1);
     let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads, decoders };
-    let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
-    whole.set_states(&states)?;
+    let mut whole = Replica::with_parameters(&alone, &alone.roles[0], values.swap_remove(0), making)?;
+    whole.set_states(states)?;
     if !program.cuts_model() {
-        whole.set_statistics(&replica.statistics()?)?;
+        whole.set_statistics(statistics)?;
     }
     Ok(whole)
 }

@@ -136,7 +136,7 @@ pub(crate) fn train_on(
             let (factors, numbers) = clipped(optimizer, numbers, &total);
             replica.evaluate_formula(0..elements, &program.rule.update(&factors, false), &numbers)?;
             let states = replica.states()?.into_iter().map(|of| rounded(program.moments.dtype(), of));
-            replica.set_states(&states.collect::<Vec<_>>())?;
+            replica.set_states(states)?;
         }
     }
     Ok(replica.parameters()?)

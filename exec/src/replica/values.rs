@@ -143,8 +143,8 @@ impl Replica {
     ///
     /// # Errors
     /// Device errors.
-    pub fn set_states(&mut self, states: &[Vec<f32>]) -> Result<(), DeviceError> {
-        self.places.states().zip(states).try_for_each(|(state, values)| self.set_values_of(state, values))
+    pub fn set_states<V: AsRef<[f32]>>(&mut self, states: impl IntoIterator<Item = V>) -> Result<(), DeviceError> {
+        self.places.states().zip(states).try_for_each(|(state, values)| self.set_values_of(state, values.as_ref()))
     }
 
     /// Running statistics of batch normalisation.

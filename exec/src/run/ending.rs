@@ -13,7 +13,7 @@ use crate::process_outcome::AverageModel;
 use crate::rank_memory::RankMemory;
 use crate::replica::Replica;
 use crate::transport::Transport;
-use crate::whole::{assemble, own_pieces};
+use crate::whole::{assemble, one_rank, own_pieces, own_values};
 
 /// What a rank ends with.
 #[derive(Default)]
@@ -51,21 +51,23 @@ impl Ending {
         ending.print(setup, rank, &memory.models(&[common])?[0]);
         let replica = memory.trained();
         ending.of_rank.statistics = replica.statistics()?;
+        if setup.periodic.collects_model().is_some() {
+            // The whole model takes the place of what training alone needs: together they would be the run's peak. All
+            // exchanges have ended, so no message refers to it.
+            setup.options.arenas.pool.clear();
+        }
+        let (pieces, decoders) = (own_pieces(program, replica, rank)?, replica.decoders());
+        let in_parts = memory.replica.take_if(|_| program.is_in_parts());
+        let own = in_parts.filter(|_| rank == 0).map(|mut replica| own_values(&mut replica)).transpose()?;
         let others = match setup.periodic.collects_model() {
             Some(exchange) => {
-                let own = own_pieces(program, replica, rank)?;
-                // The whole model takes the place of what training alone needs: together they would be the run's peak. All
-                // exchanges have ended, so no message refers to it.
-                setup.options.arenas.pool.clear();
-                if program.is_in_parts() && rank > 0 {
-                    memory.replica = None;
-                }
-                collect(end, (&setup.periodic.checkpoint, exchange, setup.periodic.number), own)?.parts
+                collect(end, (&setup.periodic.checkpoint, exchange, setup.periodic.number), pieces)?.parts
             }
             None => Vec::new(),
         };
-        if let Some(mut replica) = memory.replica.take_if(|_| program.is_in_parts() && rank == 0) {
-            ending.whole = Some(assemble(program, &mut replica, &others, setup.options.seed)?);
+        if let Some(own) = own {
+            let (all, statistics) = (assemble(program, own, others), &ending.of_rank.statistics);
+            ending.whole = Some(one_rank(program, all, statistics, (&decoders, setup.options.seed))?);
         }
         if let Some(shared) = shared {
             let model = memory.model(common)?;

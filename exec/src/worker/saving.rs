@@ -21,7 +21,7 @@ use crate::periodic::{Collected, collected};
 use crate::snapshot::{Log, ORDERS, Order, Snapshot};
 use crate::state::{Position, State};
 use crate::transport::{Combine, RegionMut, SendId, Tag, TransportError, control};
-use crate::whole::assemble;
+use crate::whole::{assemble, own_values};
 
 /// Kind of the messages that carry orders.
 const ORDER: u32 = 8;
@@ -155,9 +155,9 @@ impl Worker<'_> {
             wanted.extend([Some(shared.average), moves.then_some(shared.previous)].into_iter().flatten());
         } else if program.is_in_parts() {
             let (replica, parts) = (self.memory.trained(), collected(all, Periodic::MODEL));
-            let mut whole = assemble(program, replica, parts, self.setup.options.seed)?;
-            weights = vec![Cow::Owned(whole.parameters()?)];
-            states = whole.states()?.into_iter().map(Cow::Owned).collect();
+            let mut all = assemble(program, own_values(replica)?, parts).into_iter().map(Cow::Owned);
+            weights = all.by_ref().take(1).collect();
+            states = all.collect();
         } else {
             wanted.push(Buffer::Parameters);
             wanted.extend((0..program.rule.states().len()).map(Buffer::State));
