@@ -259,6 +259,7 @@ fn stages_add_up_their_norms() {
         ("ssgd", "pipeline=4", &[Axis::Pipeline][..]),
         ("ssgd", "data=2,pipeline=4", &[Axis::Pipeline]),
         ("zero-1", "data=2,pipeline=4", &[Axis::Pipeline, Axis::Data]),
+        ("zero-3", "data=2,pipeline=4", &[Axis::Pipeline, Axis::Data]),
         ("megatron", "pipeline=4,tensor=2", &[Axis::Pipeline, Axis::Tensor]),
     ] {
         let mesh: Mesh = mesh.parse().unwrap();

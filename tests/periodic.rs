@@ -90,6 +90,7 @@ fn jobs() -> impl Strategy<Value = Job> {
         ("megatron:zero-1", Some("tensor=2,data=2")),
         ("ssgd", Some("data=2,pipeline=2")),
         ("zero-1", Some("pipeline=2,data=2")),
+        ("zero-3", Some("data=2,pipeline=2")),
     ];
     let job = |(seed, (strategy, mesh), workers): (u64, (&str, Option<&str>), u32)| {
         let model = Arc::new(random_model(seed, false));

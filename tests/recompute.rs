@@ -89,6 +89,7 @@ proptest! {
             ("ssgd", vec![(Axis::Pipeline, 2)]),
             ("ssgd", vec![(Axis::Data, 2), (Axis::Pipeline, 3)]),
             ("zero-1", vec![(Axis::Pipeline, 2), (Axis::Data, 2)]),
+            ("zero-3", vec![(Axis::Pipeline, 2), (Axis::Data, 2)]),
             ("zero-2", vec![(Axis::Data, 3)]),
             ("zero-3", vec![(Axis::Data, 2)]),
             ("zero-3:prefetch=2", vec![(Axis::Data, 2)]),

@@ -56,7 +56,7 @@ proptest! {
         schedule in schedules(),
         accumulate in 1u32..=5,
         cut in prop::sample::select(vec![StageCut::Work, StageCut::Layers]),
-        (strategy, device) in prop::sample::select(vec![("ssgd", 1), ("ssgd", 2), ("zero-1", 1), ("zero-1", 2)]),
+        (strategy, device) in prop::sample::select(vec![("ssgd", 1), ("ssgd", 2), ("zero-1", 1), ("zero-1", 2), ("zero-3", 1), ("zero-3", 2)]),
         algorithm in prop::sample::select(vec!["ring", "direct"]),
         per_node: bool,
         bucket in buckets(),
@@ -234,6 +234,7 @@ fn delayed_weight_passes_change_no_bit() {
     for (number, (mesh, strategy)) in [
         ("pipeline=2", "ssgd"),
         ("data=2,pipeline=3", "zero-1"),
+        ("data=2,pipeline=3", "zero-3"),
         ("data=2,tensor=2,pipeline=2", "megatron"),
         ("pipeline=2,data=2,tensor=2", "megatron:zero-1"),
         ("data=1,tensor=2,pipeline=3", "sequence-parallel"),

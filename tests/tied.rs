@@ -174,7 +174,7 @@ proptest! {
     #[test]
     fn stages_that_share_a_parameter_train_like_one_rank(
         (data, tensor, stages) in (1u32..=2, 1u32..=2, 2u32..=3),
-        (strategy, shares_state) in (prop::sample::select(vec!["ssgd", "zero-1", "megatron", "sequence-parallel"]), any::<bool>()),
+        (strategy, shares_state) in (prop::sample::select(vec!["ssgd", "zero-1", "zero-3", "megatron", "sequence-parallel"]), any::<bool>()),
         (accumulate, schedule) in (1u32..=3, schedules()),
         bucket in buckets(),
         (fuse, fused_output, clips) in any::<(bool, bool, bool)>(),

@@ -133,6 +133,8 @@ pub enum Scope {
     Pass,
     /// Once per step, after the last micro-batch has produced its input.
     Step,
+    /// Once per step, before its first micro-batch.
+    StepStart,
 }
 
 impl NodeWork {

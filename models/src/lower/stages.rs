@@ -100,6 +100,7 @@ fn tasks(
     }
     tasks.between = shared.map(|(_, between)| between);
     let (micro, step) = (tasks.of_scope(&[Scope::MicroBatch, Scope::Pass]), tasks.of_scope(&[Scope::Step]));
+    tasks.push_start();
     let order = StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() };
     let schedule = tasks.task("schedule".to_owned(), Op::Schedule(Arc::new(order.clone())), Vec::new());
     let own: Vec<u32> = (stage..stages.chunks().len() as u32).step_by(stages.stages() as usize).collect();

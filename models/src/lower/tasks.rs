@@ -81,6 +81,7 @@ impl<'a> Tasks<'a> {
     /// after the other, then the step.
     pub(super) fn run(mut self) -> Vec<Task> {
         let (micro, step) = (self.of_scope(&[Scope::MicroBatch]), self.of_scope(&[Scope::Step]));
+        self.push_start();
         let claimed = self.of.job.claims();
         let count = self.of.job.micro_batches();
         let repeat = (claimed || count > 1)
@@ -96,6 +97,11 @@ impl<'a> Tasks<'a> {
         step.into_iter().for_each(|node| self.push(node, 0));
         self.finish();
         self.list
+    }
+
+    /// The tasks before the passes of the first micro-batch.
+    pub(super) fn push_start(&mut self) {
+        self.of_scope(&[Scope::StepStart]).into_iter().for_each(|node| self.push(node, 0));
     }
 
     /// The tasks before split layers, those of each pass through them, the tasks after them.

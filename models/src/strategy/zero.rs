@@ -101,6 +101,12 @@ impl Sharing {
     /// Makes each rank update its parts of all buckets, in the order in which backward passes fill them, and gathers
     /// these for the next step.
     pub(super) fn share_state(self, graph: &mut Graph, buckets: &[Ends]) {
+        let weights = self.update_parts(graph, buckets);
+        self.gather_all(graph, buckets, &weights);
+    }
+
+    /// Sums the gradients of all buckets and makes each rank update its parts. Returns what the updates make, by bucket.
+    pub(super) fn update_parts(self, graph: &mut Graph, buckets: &[Ends]) -> Vec<Flow> {
         // Scatters come before updates, which follow the whole backward pass: an exchange after them in the queue would
         // wait as well.
         let sums: Vec<Flow> = buckets.iter().map(|bucket| self.scatter(graph, bucket, Scope::Step).1).collect();
@@ -108,8 +114,7 @@ impl Sharing {
             let update = graph.update(bucket.range.clone(), Scope::Step);
             through(graph, sum, (update, Tensor::WeightGradient), (AxisSet::default(), AxisLayout::Replicated))
         };
-        let weights: Vec<Flow> = buckets.iter().zip(&sums).map(|of| update(graph, of)).collect();
-        self.gather_all(graph, buckets, &weights);
+        buckets.iter().zip(&sums).map(|of| update(graph, of)).collect()
     }
 
     /// Gathers updated weights for the next step, in the order in which it reads them. Returns the nodes that do so.

@@ -3,7 +3,7 @@
 //!
 //! A bucket is gathered before the layers that read it, and its memory is freed after them; backward passes gather it
 //! again. Gradients are reduce-scattered and consumed as in ZeRO-2. Zhao et al. 2023 ("PyTorch FSDP", §3.3) gather
-//! `prefetch` buckets ahead of the one in use.
+//! `prefetch` buckets ahead of the one in use. In a pipeline all of a stage are gathered once a step.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::passes::{Passes, passes};
 use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor};
-use crate::{AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Layout, Mesh, Operand};
+use crate::{Axis, AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Layout, Mesh, Operand};
 
 /// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`,
 /// `zero-3:prefetch=2:no-reshard`.
@@ -33,7 +33,7 @@ const NO_RESHARD: &str = "no-reshard";
 
 impl Plan for Zero3 {
     fn parse(settings: &str) -> Result<Zero3, String> {
-        let mut zero = Zero3 { prefetch: 1, reshard: true };
+        let mut zero = Zero3::DEFAULT;
         for part in settings.split(':').filter(|part| !part.is_empty()) {
             match part.split_once('=') {
                 None if part == NO_RESHARD => zero.reshard = false,
@@ -59,12 +59,15 @@ impl Plan for Zero3 {
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let mesh = job.data_mesh()?;
         let Some(sharing) = Sharing::of(&mesh) else { return Ok((ssgd::graph(job)?, None)) };
+        if mesh.size(Axis::Pipeline) > 1 {
+            return Ok((self.in_stages(job, mesh, sharing)?, None));
+        }
         zero_2::check(job)?;
         Ok((self.sharded(job, mesh, sharing)?, None))
     }
 
     fn axes(&self) -> AxisSet {
-        zero::AXES
+        zero::AXES.or(AxisSet::of(&[Axis::Pipeline]))
     }
 }
 
@@ -75,6 +78,8 @@ fn own_part() -> Formula {
 }
 
 impl Zero3 {
+    const DEFAULT: Zero3 = Zero3 { prefetch: 1, reshard: true };
+
     fn sharded(self, job: &Job, mesh: Mesh, sharing: Sharing) -> Result<Graph, InputError> {
         let model = &job.model;
         let mut graph = Graph::new(model, mesh);
@@ -94,6 +99,37 @@ impl Zero3 {
             order.insert(at, [own, gather]);
         }
         Ok(order.applied_to(&graph))
+    }
+
+    /// In the stages of a pipeline: parameters are gathered once, before the first micro-batch, since the passes of many alternate;
+    /// gradients are summed over all micro-batches, and reduce-scattered once.
+    fn in_stages(self, job: &Job, mesh: Mesh, sharing: Sharing) -> Result<Graph, InputError> {
+        self.check_stages(job)?;
+        let mut graph = Graph::new(&job.model, mesh);
+        let passes = passes(&mut graph, job, sharing.samples)?;
+        let mut order = Order::of_passes(&graph);
+        let buckets: Vec<Ends> = cuts(job)?.iter().map(|cut| Ends::of_whole(cut, &passes, sharing.axes())).collect();
+        let weights = sharing.update_parts(&mut graph, &buckets);
+        let behind: Vec<NodeIndex> = graph.dag.node_indices().skip(order.end()).collect();
+        for (bucket, updates) in buckets.iter().zip(&weights).rev() {
+            let own = graph.arithmetic(own_part(), bucket.range.clone(), Scope::StepStart);
+            let gather = sharing.gather(&mut graph, &bucket.range, Scope::StepStart);
+            updates.iter().for_each(|(update, part)| graph.weights(*update, own, *part));
+            graph.edge(own, gather, Tensor::GatheredWeight, sharing.part);
+            bucket.readers.iter().for_each(|(node, layout)| graph.edge(gather, *node, Tensor::GatheredWeight, *layout));
+            order.insert(0, [own, gather]);
+        }
+        order.insert(order.end(), behind);
+        Ok(order.applied_to(&graph))
+    }
+
+    /// Refuses settings that gathers of single layers alone have.
+    fn check_stages(self, job: &Job) -> Result<(), InputError> {
+        if self == Zero3::DEFAULT {
+            return Ok(());
+        }
+        let message = "stages of a pipeline gather all of their parameters before the first micro-batch: use zero-3";
+        Err(InputError::flag("strategy", job.strategy.to_string(), message))
     }
 
     /// The gathers of all buckets: the position before which each comes, its bucket, and the nodes that read it.

@@ -232,8 +232,7 @@ fn jobs_that_keep_all_gradients_are_refused() {
         ),
         ("zero-1", "data=2,tensor=2", "megatron:zero-1"),
         ("zero-2", "data=2,tensor=2", "megatron:zero-1"),
-        ("zero-2", "pipeline=2,data=2", "zero-2 has no axis pipeline: its axes are data, device; ssgd, zero-1,"),
-        ("zero-3", "pipeline=2,data=2", "zero-1"),
+        ("zero-2", "pipeline=2,data=2", "zero-2 has no axis pipeline: its axes are data, device; ssgd, zero-1, zero-3,"),
         (
             "megatron",
             "device=2,tensor=2",
@@ -244,6 +243,9 @@ fn jobs_that_keep_all_gradients_are_refused() {
         let message = Job { mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().unwrap_err().to_string();
         assert!(message.contains("mesh") && message.contains(cure), "{message}");
     }
+    let (mesh, strategy) = (Some("pipeline=2,data=2".parse().unwrap()), "zero-3:no-reshard");
+    let message = Job { mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().unwrap_err().to_string();
+    assert!(message.contains("--strategy: zero-3:no-reshard: stages of a pipeline gather"), "{message}");
     for (written, cure) in [
         ("megatron:zero-2", "megatron has no setting \"zero-2\"; there is: zero-1"),
         ("model-parallel:zero=1", "model-parallel has no setting \"zero=1\"; there is: zero-1"),
@@ -306,6 +308,34 @@ fn gathered_parameters_are_those_of_the_layers_in_use_and_prefetched() {
         let all = BufferAddresses::of_role(&whole, (&whole.roles[0], 0), Reuse::Full);
         // The first layer is not read again.
         assert_eq!(all.of(Buffer::Weights).elements(), (layers - 1) * 272);
+    }
+}
+
+/// In the stages of a pipeline each bucket is gathered once a step, whatever the micro-batches, before the first of them. A rank keeps
+/// its part of its stage's parameters and sends as many bytes as in stage 1, which gathers for the next step.
+#[test]
+fn stages_gather_their_parameters_once_a_step() {
+    for (stages, data, accumulate) in [(2, 2, 1), (2, 4, 5), (3, 2, 4)] {
+        let mesh = || Some(Mesh::new(&[(Axis::Pipeline, stages), (Axis::Data, data)]).unwrap());
+        let of = |strategy| {
+            let job = job(strategy, equal_layers(6), stages * data);
+            Job { mesh: mesh(), bucket: Bucket::Layer, cut: StageCut::Layers, accumulate, ..job }.program().unwrap()
+        };
+        let (one, three) = (of("zero-1"), of("zero-3"));
+        for (role, first) in three.roles.iter().zip(&one.roles) {
+            let schedule = role.tasks.iter().position(|task| matches!(task.op, Op::Schedule(_))).unwrap();
+            let gathers = |role: &Role, buffer| -> Vec<(usize, Range<u64>)> {
+                let gathers = role.exchanges().filter(|(_, of)| of.collective == Collective::AllGather);
+                gathers.filter(|(_, of)| of.buffer == buffer).map(|(task, of)| (task, of.range.clone())).collect()
+            };
+            let own = gathers(role, Buffer::Weights);
+            assert!(own.iter().all(|(task, _)| *task < schedule), "{} of {stages}", role.name);
+            let ranges = |of: Vec<(usize, Range<u64>)>| of.into_iter().map(|(_, range)| range).collect::<Vec<_>>();
+            assert_eq!(ranges(own), ranges(gathers(first, Buffer::Parameters)), "{} of {stages}", role.name);
+            let places = BufferAddresses::of_role(&three, (role, role.ranks.first()), Reuse::Full);
+            let [kept, all] = [Buffer::Parameters, Buffer::Weights].map(|buffer| places.of(buffer).elements());
+            assert_eq!(all, kept * data as usize, "{} of {stages}", role.name);
+        }
     }
 }
 
