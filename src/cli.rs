@@ -26,6 +26,7 @@ mod exec_run;
 mod exec_sweep;
 mod files;
 mod flags;
+mod foreign_flags;
 mod generated;
 mod lab;
 mod lab_rows;
@@ -62,7 +63,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use lockstep_cuda::LibraryFolders;
 use lockstep_measure::started::is_one_of_several;
 use lockstep_report::failure::Failure;
-use lockstep_report::log::{Verbosity, print_line, print_refusal, set_verbosity};
+use lockstep_report::log::{Verbosity, print_information, print_line, print_refusal, set_verbosity};
 use lockstep_report::progress::command;
 use lockstep_topology::InputError;
 
@@ -174,7 +175,11 @@ enum Exec {
 
 /// Runs the command in `arguments` (the program's name first), and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let parsed = examples::fitted(Cli::command()).try_get_matches_from(arguments);
+    let expanded = match foreign_flags::expanded(arguments.into_iter().collect()) {
+        Ok(expanded) => expanded,
+        Err(error) => return finish(Err(error.into())),
+    };
+    let parsed = examples::fitted(Cli::command()).try_get_matches_from(expanded.arguments);
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -199,6 +204,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         (_, true) => Verbosity::Verbose,
         _ => Verbosity::Normal,
     });
+    expanded.notes.iter().for_each(|note| print_information(note));
     if let Some(columns) = cli.columns {
         lockstep_report::set_width(columns.into());
     }

@@ -104,6 +104,40 @@ fn parts_add_up_and_forms_agree() {
     assert!(advice.len() > 3 && advice.iter().any(|row| row["together_fit"] == true), "{advice:?}");
 }
 
+/// A file of another framework stands for our flags, and flags beside it replace it; what is not understood is named.
+#[test]
+fn files_of_other_frameworks_stand_for_our_flags() {
+    let folder = folder("memory-from");
+    let text = "base_model: NousResearch/Llama-2-7b-hf\nadapter: qlora\nlora_r: 16\nlora_target_linear: true\nsequence_len: 2048\n\
+                micro_batch_size: 2\nbf16: auto\noptimizer: adamw_torch\ngradient_checkpointing: true\nlora_dropout: 0.05\n";
+    std::fs::write(folder.join("qlora.yml"), text).expect("a file");
+    let said = |words: &str| stdout(&folder, &words.split(' ').collect::<Vec<_>>());
+    let ours = "memory --stack trl --strategy ddp --model llama-2-7b --lora r=16,modules=all --quantize nf4-dq --seq-length 2048 \
+                --micro-batch-size 2 --precision bf16 --optimizer adamw --recompute full --gpus 1xl4";
+    assert_eq!(said("memory --from qlora.yml --gpus 1xl4"), said(ours));
+    let replaced = "memory --from qlora.yml --gpus 1xl4 --micro-batch-size 1 --model llama-2-13b";
+    let ours = ours.replace("size 2", "size 1").replace("2-7b", "2-13b");
+    assert_eq!(said(replaced), said(&ours));
+    std::fs::write(folder.join("more.yml"), format!("{text}relora_steps: 100\n")).expect("a file");
+    let refused = lockstep(&folder, &["memory", "--from", "more.yml", "--gpus", "1xl4"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && error.starts_with("more.yml: relora_steps 100: may change"), "{error}");
+    assert_eq!(said("memory --from more.yml --gpus 1xl4 --ignore"), said("memory --from qlora.yml --gpus 1xl4"));
+    // Megatron-LM's arguments are those of a prediction too; what is written reads back.
+    let layout = "--model llama-3-8b --tp 2 --strategy megatron --sequence-parallel --micro-batch-size 1 --global-batch-size 8 --seq-length 2048";
+    let flags = said(&format!("memory {layout} --gpus 8xh100-80 --print-flags megatron"));
+    let megatron = |command: &[&str]| {
+        let words = [command, &["--from-megatron", flags.trim()]].concat();
+        stdout(&folder, &words)
+    };
+    let back = megatron(&["memory", "--model", "llama-3-8b", "--gpus", "8xh100-80"]);
+    assert_eq!(back, said(&format!("memory {layout} --gpus 8xh100-80")));
+    let predict = "sim predict --model llama-3-8b --cluster dgx-h100 --ranks 8 --format csv";
+    let back = megatron(&predict.split(' ').collect::<Vec<_>>());
+    let ours = "--tp 2 --strategy sequence-parallel:zero-1 --micro-batch-size 1 --global-batch-size 8 --seq-length 2048 --dtype bf16";
+    assert_eq!(back, said(&format!("{predict} {ours} --optimizer adamw")));
+}
+
 #[test]
 fn bad_input_names_the_flag_and_the_cure() {
     let folder = folder("memory-bad");
@@ -126,6 +160,13 @@ fn bad_input_names_the_flag_and_the_cure() {
         ("--model llama-3-70b --gpus 1xl4 --find micro-batch-size", "--find: micro-batch-size: nothing of it fits"),
         ("--model llama-3-8b --gpus 8xh100-80 --recompute some", "--recompute"),
         ("--beside no.csv", "no.csv"),
+        ("--from no.yml --gpus 1xl4", "no.yml: cannot be read"),
+        ("--model gpt2 --gpus 1xl4 --ignore --from-megatron bf16", "--from-megatron: bf16: must be a flag"),
+        (
+            "--model gpt2 --seq-length 1024 --gpus 1xl4 --print-flags torchtitan",
+            "--model: gpt2: has no setting of torchtitan",
+        ),
+        ("--model gpt2 --gpus 1xl4 --accumulate 2 --global-batch-size 2", "cannot be combined"),
         ("", "--model"),
     ] {
         let words: Vec<&str> = std::iter::once("memory").chain(words.split_whitespace()).collect();

@@ -151,6 +151,7 @@ fn inputs(given: &Path) {
         fs::copy(root.join(from), given.join(to)).expect(from);
     };
     copy("topology/machines/src/tests/dgx-a100.xml", "topology.xml");
+    copy("experiments/flags/megatron.json", "from.json");
     copy("tests/fixtures/reached.json", "reached.json");
     copy("experiments/papers/errors.csv", "errors.csv");
     let run = |words: &str| {

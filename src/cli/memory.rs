@@ -7,12 +7,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lockstep_experiment::form::parsed;
+use lockstep_flags::{Printed, print};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, MemoryAdviceRow, MemoryPart, RankMemoryRow, Report, memory_chart};
 use lockstep_stack::{Account, Advice, GIB, Part, RankAccount, Wanted};
 use lockstep_topology::InputError;
 
+use super::foreign_flags::ForeignFlags;
 use layout_flags::{LayoutFlags, Question};
 
 /// Flags of `memory`.
@@ -27,10 +29,15 @@ use layout_flags::{LayoutFlags, Question};
   lockstep memory --model llama-3-8b --gpus 2xa100-80 --strategy fsdp --micro-batch-size 4 --advise
       what would make it fit, cheapest first
   lockstep memory --model llama-3-70b --gpus 8xh100-80 --recompute full --find gpus
+  lockstep memory --gpus 8xa100-80 --from qlora.yml
+      the settings of a file of axolotl, LlamaFactory, transformers, accelerate, DeepSpeed or torchtitan
+  lockstep memory --gpus 64xh100-80 --from-megatron \"--tensor-model-parallel-size 8 --bf16 …\" --model llama-3-70b
   lockstep memory --model llama-3-8b --gpus 4xa100-80 --strategy zero-3 --recompute full --plot memory.svg")]
 pub(super) struct Memory {
     #[command(flatten)]
     layout: LayoutFlags,
+    #[command(flatten)]
+    _foreign: ForeignFlags,
     /// Compare with published runs instead: a .csv of flags and what they took, experiments/memory has some
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["model", "gpus", "plot"])]
     beside: Option<PathBuf>,
@@ -40,6 +47,9 @@ pub(super) struct Memory {
     /// Look for the largest micro-batch-size or seq-length (in steps of 256), or the fewest gpus, that fit
     #[arg(long, value_name = "WHAT", value_parser = parsed::<Wanted>, conflicts_with = "beside")]
     find: Option<Wanted>,
+    /// Print the layout as flags of megatron or torchtitan instead
+    #[arg(long, value_name = "FRAMEWORK", value_parser = parsed::<Printed>, conflicts_with_all = ["beside", "advise", "plot"])]
+    print_flags: Option<Printed>,
     /// Draw the memory of the rank that takes most over a step (SVG)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -62,6 +72,9 @@ impl Memory {
         if let Some(wanted) = self.find {
             question = question.found(wanted)?;
             found = Some(question.found_line(wanted));
+        }
+        if let Some(framework) = self.print_flags {
+            return lockstep_report::print(&print(framework, &question.decoder, &question.layout)?);
         }
         let account = question.account()?;
         if let Some(path) = &self.plot {

@@ -22,6 +22,7 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 use super::driver_flags::DriverFlags;
 use super::flags::{FoldFlags, SettingFlags};
+use super::foreign_flags::ForeignFlags;
 use lockstep_experiment::setting::PREDICT;
 use lockstep_experiment::{Configuration, Experiment, trials};
 
@@ -55,12 +56,15 @@ impl From<Network> for NetworkModel {
   lockstep sim predict --solver solver.prototxt --cluster ethernet-4 --ranks 1,4
   lockstep sim predict --model lenet --cluster dgx1-v100 --ranks 1,2,4,8 --batch-per-rank 32 --target runs.json
   lockstep sim predict --model resnet-50 --cluster dgx-a100 --ranks 8 --data synthetic:1281167 --price 2.50
+  lockstep sim predict --cluster dgx-h100:8 --ranks 64 --from train.toml     of torchtitan, axolotl, LlamaFactory …
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {
     /// Experiment file (TOML); flags replace what it says
     experiment: Option<PathBuf>,
     #[command(flatten)]
     settings: SettingFlags<PREDICT>,
+    #[command(flatten)]
+    _foreign: ForeignFlags,
     /// Profile of lockstep calibrate or exec profile, instead of this machine's own; of an H100, h100-resnet-50-bf16 and
     /// h100-lenet-tf32 come with lockstep
     #[arg(long, value_name = "FILE")]

@@ -120,6 +120,13 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--beside", "memory", Some("@/memory.csv")),
     ("--plot", "memory", Some("p.svg")),
     ("--advise", "memory", None),
+    ("--accumulate", "memory", Some("3")),
+    ("--print-flags", "memory", Some("megatron")),
+    ("--from", "memory", Some("@/from.json")),
+    ("--from", "sim predict", Some("@/from.json")),
+    ("--ignore", "", None),
+    ("--from-megatron", "memory", Some("--micro-batch-size 3")),
+    ("--from-megatron", "sim predict", Some("--micro-batch-size 3 --bf16")),
     ("--find", "memory", Some("seq-length")),
     ("--format", "memory", Some("csv")),
     ("--model", "", Some("alexnet")),
@@ -291,6 +298,8 @@ pub(super) const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("papers", "", "--check", "tells how rows have changed, and they have not"),
     ("memory", " 1xl4 ", "--strategy", "a GPU alone shares nothing"),
     ("memory", "", "--precision", "bf16 is the default"),
+    ("memory", "", "--ignore", "is of what is not understood of a file: tests/fit.rs"),
+    ("sim predict", "", "--ignore", "is of what is not understood of a file: tests/fit.rs"),
 ];
 
 /// Flags of commands that change no answer of the calls here, with the reason.

@@ -28,6 +28,8 @@ pub struct Decoder {
     pub tied: bool,
     /// Positions with a learned vector, none where positions are turned.
     pub learned_positions: Option<u64>,
+    /// Base of the frequencies by which positions are turned, where they are.
+    pub rotary_base: Option<f32>,
     /// Whether norms are by root mean squares.
     pub rms: bool,
     /// Norms of all features in a layer.
@@ -94,6 +96,7 @@ impl Decoder {
         let (heads, key_heads) = (u64::from(attention.heads), u64::from(attention.key_heads));
         let head_width = u64::from(query.out_features) / heads.max(1);
         let gated = named("layers.0.gate").is_some();
+        let turned = first().find_map(|node| if let Layer::Rotary(of) = &node.layer { Some(of.theta) } else { None });
         let positions = named("positions").map(|_| count("positions") / hidden.max(1));
         let mut decoder = Decoder {
             name: model.name().to_owned(),
@@ -107,6 +110,7 @@ impl Decoder {
             vocabulary,
             tied,
             learned_positions: positions,
+            rotary_base: turned,
             rms: first().any(|node| matches!(node.layer, Layer::RmsNorm(_)) && !of_heads(&node.name)),
             norms: first().filter(|node| is_norm(&node.layer) && !of_heads(&node.name)).count() as u64,
             parallel: named("layers.0.attention_sum").is_none(),

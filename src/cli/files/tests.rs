@@ -7,7 +7,7 @@ use super::*;
 use crate::cli::Cli;
 
 /// Flags and arguments whose path is read.
-const READ: [&str; 19] = [
+const READ: [&str; 20] = [
     "against",
     "beside",
     "check",
@@ -16,6 +16,7 @@ const READ: [&str; 19] = [
     "experiment",
     "file",
     "files",
+    "from",
     "pace_of",
     "profile",
     "replay",

@@ -33,6 +33,9 @@ pub(super) struct LayoutFlags {
     /// Sequences of a step on all GPUs [default: a micro-batch for each stage of the pipeline]
     #[arg(long, value_name = "N")]
     global_batch_size: Option<u64>,
+    /// Micro-batches of a step on each copy of the model, instead of the sequences of all
+    #[arg(long, value_name = "N", conflicts_with = "global_batch_size")]
+    accumulate: Option<u64>,
     /// Ranks that split each product
     #[arg(long, value_name = "N", default_value_t = 1)]
     tp: u64,
@@ -204,9 +207,10 @@ impl LayoutFlags {
                 format!("makes other than {} GPUs: leave it out, or write {}", gpus.count, gpus.count / split);
             return Err(InputError::flag("dp", data.to_string(), message));
         }
-        let micro_batches = match self.global_batch_size {
-            None => self.pp,
-            Some(batch) => {
+        let micro_batches = match (self.global_batch_size, self.accumulate) {
+            (None, None) => self.pp,
+            (None, Some(count)) => count,
+            (Some(batch), _) => {
                 let of = self.micro_batch_size.saturating_mul(data);
                 if of == 0 || batch == 0 || !batch.is_multiple_of(of) {
                     let message = format!("must be a multiple of micro-batch {} x dp {data}", self.micro_batch_size);

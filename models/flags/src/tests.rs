@@ -1,0 +1,262 @@
+//! Tests what each framework's keys become, that all else is named, and that what is written reads back.
+
+use lockstep_stack::{Decoder, Layout, Optimizer, Precision, Sharding};
+use proptest::prelude::*;
+
+use crate::values::Values;
+use crate::{Printed, Read, print, read_file, read_megatron};
+
+fn written(name: &str, text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn read(name: &str, text: &str) -> Read {
+    let (_folder, path) = written(name, text);
+    read_file(&path, false).unwrap()
+}
+
+/// Flags as a line, in alphabetical order.
+fn line(of: &Read) -> String {
+    let mut flags: Vec<String> =
+        of.flags.iter().map(|(flag, value)| format!("--{flag} {value}").trim_end().to_owned()).collect();
+    flags.sort();
+    flags.join(" ")
+}
+
+#[test]
+fn arguments_of_megatron_are_a_layout_and_a_model() {
+    let of = read_megatron(
+        "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 \\
+         --sequence-parallel --use-distributed-optimizer --micro-batch-size 1 --global-batch-size 128 --seq-length 8192 --bf16 \
+         --num-layers 80 --hidden-size 8192 --num-attention-heads 64 --group-query-attention --num-query-groups 8 \
+         --ffn-hidden-size 28672 --swiglu --normalization RMSNorm --untie-embeddings-and-output-weights --disable-bias-linear \
+         --position-embedding-type rope --rotary-base 500000 --max-position-embeddings 8192 --vocab-size 128256 \
+         --attention-dropout 0.0 --hidden-dropout 0.0 --recompute-granularity full --recompute-method uniform \
+         --recompute-num-layers 2 --lr 1e-4 --adam-beta2 0.95 --log-interval 10 --moe-router-topk 2",
+        false,
+    )
+    .unwrap();
+    assert_eq!(
+        line(&of),
+        "--global-batch-size 128 --interleave 10 --micro-batch-size 1 --model gpt:hidden=8192,layers=80,heads=64,\
+         vocabulary=128256,positions=8192,key_heads=8,gated=true,activation=silu,feed_forward=28672,norm=rms,tied=false,\
+         attention_bias=false,output_bias=false,feed_forward_bias=false,learned_positions=false,theta=500000 --pp 4 \
+         --precision bf16 --recompute full:every=2 --seq-length 8192 --sequence-parallel --stack megatron --strategy zero-1 --tp 8"
+    );
+    assert_eq!(of.not_read, ["moe-router-topk 2"]);
+    assert_eq!(of.nothing, ["adam-beta2 0.95", "log-interval 10", "lr 1e-4"]);
+    let error = of.check("--from-megatron").unwrap_err().to_string();
+    assert!(
+        error.contains("--from-megatron: moe-router-topk 2: may change memory or time") && error.contains("--ignore")
+    );
+    // What is described is the model of the zoo, to the parameter.
+    let sizes = |name: &str| lockstep_readers::load_model(name).unwrap().parameter_elements();
+    assert_eq!(sizes(of.get("model").unwrap()), sizes("llama-3-70b"));
+}
+
+/// Defaults of Megatron-LM that are not ours: numbers of 4 bytes, no shared states, dropout.
+#[test]
+fn defaults_are_those_of_the_framework() {
+    let of = read_megatron("--micro-batch-size 4", true).unwrap();
+    assert_eq!(line(&of), "--dropout --micro-batch-size 4 --precision fp32 --stack megatron --strategy ddp");
+    let of = read("t.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[activation_checkpoint]\nmode = \"none\"\n");
+    assert_eq!(line(&of), "--model llama-3-8b --optimizer adamw --precision bf16 --stack torchtitan --strategy fsdp");
+    let of = read("l.yaml", "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\ncutoff_len: 2048\nbf16: true\n");
+    assert_eq!(
+        line(&of),
+        "--lora r=8,modules=all,dropout=0 --model qwen3-8b --optimizer adamw --precision bf16 --recompute full --seq-length 2048 \
+         --stack trl --strategy ddp"
+    );
+}
+
+#[test]
+fn files_are_recognised_by_their_keys() {
+    for (name, text, source, expected) in [
+        (
+            "train.toml",
+            "[model]\nname = \"llama3\"\nflavor = \"70B\"\nconverters = [\"float8\"]\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n\
+             steps = 100\n[parallelism]\ntensor_parallel_degree = 8\ndata_parallel_shard_degree = -1\n[activation_checkpoint]\n\
+             mode = \"full\"\n[compile]\nenable = true\n[metrics]\nlog_freq = 10\n",
+            "torchtitan",
+            "--compile --micro-batch-size 2 --model llama-3-70b --optimizer adamw --precision fp8 --recompute full --seq-length 8192 \
+             --sequence-parallel --stack torchtitan --strategy fsdp --tp 8",
+        ),
+        (
+            "args.json",
+            "{\"model_name_or_path\": \"meta-llama/Meta-Llama-3-8B\", \"per_device_train_batch_size\": 2, \
+             \"gradient_accumulation_steps\": 4, \"gradient_checkpointing\": true, \"bf16\": true, \"max_length\": 4096, \
+             \"fsdp\": \"full_shard auto_wrap\", \"fsdp_config\": {\"transformer_layer_cls_to_wrap\": [\"LlamaDecoderLayer\"]}, \
+             \"learning_rate\": 1e-5, \"logging_steps\": 1, \"optim\": \"paged_adamw_8bit\"}",
+            "transformers",
+            "--accumulate 4 --micro-batch-size 2 --model llama-3-8b --optimizer adamw8bit --precision bf16 --recompute full \
+             --seq-length 4096 --stack trl --strategy fsdp",
+        ),
+        (
+            "ds.json",
+            "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 2, \"bf16\": {\"enabled\": true}, \
+             \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}, \"overlap_comm\": true}}",
+            "deepspeed",
+            "--accumulate 2 --micro-batch-size 1 --offload-optimizer --precision bf16 --stack deepspeed --strategy zero-2",
+        ),
+        (
+            "accelerate.yaml",
+            "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  \
+             fsdp_sharding_strategy: FULL_SHARD\n  fsdp_activation_checkpointing: true\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n",
+            "accelerate",
+            "--precision bf16 --recompute full --stack trl --strategy fsdp",
+        ),
+        (
+            "qlora.yml",
+            "base_model: NousResearch/Llama-2-7b-hf\nload_in_4bit: true\nadapter: qlora\nlora_r: 32\nlora_alpha: 16\nlora_dropout: 0.05\n\
+             lora_target_linear: true\nsequence_len: 4096\nsample_packing: true\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\n\
+             optimizer: paged_adamw_32bit\nbf16: auto\ntf32: false\ngradient_checkpointing: true\nflash_attention: true\ndatasets:\n  \
+             - path: mhenrichsen/alpaca_2k_test\n    type: alpaca\n",
+            "axolotl",
+            "--accumulate 4 --lora r=32,modules=all --micro-batch-size 2 --model llama-2-7b --optimizer adamw --precision bf16 --quantize nf4-dq \
+             --recompute full --seq-length 4096 --stack trl --strategy ddp",
+        ),
+    ] {
+        let of = read(name, text);
+        assert_eq!((of.source, line(&of).as_str()), (source, expected), "{name}: {:?}", of.not_read);
+        assert!(of.not_read.is_empty(), "{name}: {:?}", of.not_read);
+    }
+}
+
+/// A file that names DeepSpeed's is read with it.
+#[test]
+fn files_of_deepspeed_are_read_where_they_are_named() {
+    let (folder, path) =
+        written("l.yaml", "model_name_or_path: gpt2\nfinetuning_type: full\nbf16: true\ndeepspeed: ds.json\n");
+    assert!(read_file(&path, false).unwrap_err().to_string().contains("ds.json"));
+    let text = "{\"zero_optimization\": {\"stage\": 3}, \"bf16\": {\"enabled\": \"auto\"}, \"zero_force_ds_cpu_optimizer\": true}";
+    std::fs::write(folder.path().join("ds.json"), text).unwrap();
+    let of = read_file(&path, false).unwrap();
+    assert_eq!((of.get("strategy"), of.get("stack")), (Some("zero-3"), Some("deepspeed")));
+    assert_eq!(of.not_read, ["deepspeed.zero_force_ds_cpu_optimizer"]);
+}
+
+#[test]
+fn predictions_take_strategies_with_their_axes() {
+    let of = |text: &str| read_megatron(text, true).unwrap().for_predictions();
+    let strategy = |text: &str| of(text).get("strategy").unwrap().to_owned();
+    let tensor = "--tensor-model-parallel-size 2";
+    assert_eq!(strategy("--bf16"), "ssgd");
+    assert_eq!(strategy("--bf16 --use-distributed-optimizer"), "zero-1");
+    assert_eq!(strategy(&format!("{tensor} --bf16")), "megatron");
+    assert_eq!(
+        strategy(&format!("{tensor} --sequence-parallel --use-distributed-optimizer")),
+        "sequence-parallel:zero-1"
+    );
+    let of = of("--context-parallel-size 2 --optimizer-cpu-offload --grad-reduce-in-bf16");
+    assert_eq!(of.not_read, ["--cp 2", "--offload-optimizer"]);
+    assert!(of.get("stack").is_none() && of.nothing.iter().any(|nothing| nothing == "--half-gradients"));
+}
+
+#[test]
+fn what_is_no_configuration_is_refused_with_its_place() {
+    let deep = format!("a: {}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    for (name, text, says) in [
+        ("a.json", "{", "is not JSON"),
+        ("a.toml", "a = ", "is not TOML"),
+        ("a.yaml", "a: [1\nb: 2", "is not YAML"),
+        ("a.yaml", deep.as_str(), "nested more than"),
+        ("a.yaml", "", "must be one document"),
+        ("a.yaml", "just words", "states nothing"),
+        ("a.ini", "a = 1", "must be .json, .toml, .yaml or .yml"),
+        ("a.json", "{\"lr\": 1}", "is of none of these: megatron, torchtitan"),
+        ("a.json", "{\"model_name_or_path\": \"acme/unknown\"}", "is not among our models"),
+        ("a.json", "{\"micro-batch-size\": 1, \"bf16\": true, \"fp16\": true}", "are two formats"),
+        ("a.json", "{\"micro_batch_size\": 1, \"tensor_model_parallel_size\": 1}", "--num-layers: is missing"),
+    ] {
+        let (_folder, path) = written(name, text);
+        let error = read_file(&path, false).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(says), "{text:.40}: {error}");
+    }
+    assert!(read_file("absent.yaml".as_ref(), false).unwrap_err().to_string().contains("absent.yaml"));
+    assert!(read_megatron("bf16", true).unwrap_err().to_string().contains("--from-megatron: bf16: must be a flag"));
+}
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    let axes = (1u64..=4, 1u64..=4, 1u64..=2, 1u64..=4, any::<bool>());
+    let batch = (1u64..=4, 1u64..=8, 1u64..=4);
+    let again = prop::sample::select(vec!["none", "full", "full:every=2", "selective", "selective:layernorm+mlp"]);
+    let numbers =
+        prop::sample::select(vec![Precision::F32, Precision::Bf16, Precision::F16, Precision::F8, Precision::PureBf16]);
+    let rule = prop::sample::select(vec![Optimizer::AdamW, Optimizer::Momentum]);
+    let sharding = prop::sample::select(vec![Sharding::None, Sharding::Optimizer, Sharding::Parameters]);
+    let rest = (any::<[bool; 3]>(), sharding);
+    (axes, batch, again, numbers, rule, rest).prop_map(
+        |(axes, batch, again, precision, optimizer, (switches, sharding))| {
+            let (tensor, pipeline, context, data, sequence_parallel) = axes;
+            let (micro_batch, micro_batches, length) = batch;
+            let [compile, dropout, half_gradients] = switches;
+            let recompute = again.parse().unwrap();
+            Layout {
+                tensor,
+                pipeline,
+                context,
+                data,
+                sequence_parallel,
+                micro_batch,
+                micro_batches,
+                seq_length: 1024 * length,
+                recompute,
+                precision,
+                optimizer,
+                compile,
+                dropout,
+                half_gradients,
+                sharding,
+                ..Layout::default()
+            }
+        },
+    )
+}
+
+proptest! {
+    /// Flags that are written say all of a layout, in the words of those that are read.
+    #[test]
+    fn what_is_written_reads_back(layout in layouts(), of in prop::sample::select(vec![Printed::Megatron, Printed::Torchtitan])) {
+        let decoder = Decoder::of(&lockstep_readers::load_model("llama-3-8b").unwrap()).unwrap();
+        let Ok(text) = print(of, &decoder, &layout) else { return Ok(()) };
+        let back = match of {
+            Printed::Megatron => read_megatron(&text, false).unwrap(),
+            Printed::Torchtitan => read("t.toml", &text),
+        };
+        prop_assert_eq!(&back.not_read, &Vec::<String>::new());
+        let number = |flag: &str| back.get(flag).map_or(1, |value| value.parse::<u64>().unwrap());
+        let axes = ["tp", "pp", "cp", "micro-batch-size", "seq-length", "global-batch-size"].map(number);
+        let batch = layout.micro_batch * layout.micro_batches * layout.data;
+        prop_assert_eq!(axes, [layout.tensor, layout.pipeline, layout.context, layout.micro_batch, layout.seq_length, batch]);
+        prop_assert_eq!(back.get("precision").map(str::to_owned), Some(layout.precision.to_string()));
+        prop_assert_eq!(back.get("recompute").unwrap_or("none").parse(), Ok(layout.recompute.clone()));
+        prop_assert_eq!(back.get("optimizer").map(str::to_owned), Some(layout.optimizer.to_string()));
+        prop_assert_eq!(back.get("sequence-parallel").is_some(), layout.sequence_parallel);
+        let shares = match back.get("strategy") {
+            Some("ddp") => Sharding::None,
+            Some("zero-1") => Sharding::Optimizer,
+            _ => Sharding::Parameters,
+        };
+        prop_assert!(shares == layout.sharding || layout.data == 1);
+        let model = lockstep_readers::load_model(back.get("model").unwrap()).unwrap();
+        prop_assert_eq!(model.parameter_elements(), decoder.parameters());
+        if of == Printed::Megatron {
+            prop_assert_eq!(back.get("dropout").is_some(), layout.dropout);
+            prop_assert_eq!(back.get("half-gradients").is_some(), layout.half_gradients);
+        } else {
+            prop_assert_eq!(back.get("compile").is_some(), layout.compile);
+        }
+    }
+
+    /// No text breaks the reader.
+    #[test]
+    fn any_text_is_read_or_refused(text in "[ -~\n]{0,200}", name in prop::sample::select(vec!["a.yaml", "a.json", "a.toml"])) {
+        let (_folder, path) = written(name, &text);
+        let _ = read_file(&path, false);
+        let _ = read_megatron(&text, true);
+        let _ = Values::of_file(&path);
+    }
+}
