@@ -232,7 +232,11 @@ fn jobs_that_keep_all_gradients_are_refused() {
         ),
         ("zero-1", "data=2,tensor=2", "megatron:zero-1"),
         ("zero-2", "data=2,tensor=2", "megatron:zero-1"),
-        ("zero-2", "pipeline=2,data=2", "zero-2 has no axis pipeline: its axes are data, device; ssgd, zero-1, zero-3,"),
+        (
+            "zero-2",
+            "pipeline=2,data=2",
+            "zero-2 has no axis pipeline: its axes are data, device; ssgd, zero-1, zero-3,",
+        ),
         (
             "megatron",
             "device=2,tensor=2",
