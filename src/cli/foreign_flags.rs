@@ -83,9 +83,11 @@ pub(super) fn expanded(arguments: Vec<OsString>) -> Result<Expanded, InputError>
     let shown: Vec<String> =
         taken.iter().map(|(flag, value)| format!("--{flag} {value}").trim_end().to_owned()).collect();
     let mut notes = vec![format!("{place} ({}) stands for {}", read.source, shown.join(" "))];
-    for (what, of) in
-        [("without effect on memory and time", &read.nothing), ("not understood, ignored", &read.not_read)]
-    {
+    for (what, of) in [
+        ("without effect on memory and time", &read.nothing),
+        ("not counted by predictions", &read.not_counted),
+        ("not understood, ignored", &read.not_read),
+    ] {
         if !of.is_empty() {
             notes.push(format!("{place}: {what}: {}", of.join(", ")));
         }

@@ -11,6 +11,8 @@ pub struct Read {
     pub flags: Vec<(&'static str, String)>,
     /// What changes neither memory nor the time of a step.
     pub nothing: Vec<String>,
+    /// What predictions do not count.
+    pub not_counted: Vec<String>,
     /// What may change one of them and is not understood.
     pub not_read: Vec<String>,
 }
@@ -66,7 +68,7 @@ impl Read {
                     self.not_read.push(format!("--{flag} {value}"));
                 }
                 "loss" | "attention" | "dropout" | "compile" | "half-gradients" | "cp-exchange" => {
-                    self.nothing.push(format!("--{flag} {value}").trim_end().to_owned());
+                    self.not_counted.push(format!("--{flag} {value}").trim_end().to_owned());
                 }
                 "precision" if value == "bf16-true" => self.not_read.push(format!("--{flag} {value}")),
                 _ => self.flags.push((flag, value.clone())),
