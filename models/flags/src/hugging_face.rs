@@ -1,4 +1,4 @@
-//! What the configurations around Hugging Face's transformers have in common: names of models, optimizers, adapters, DeepSpeed's file.
+//! What configurations around Hugging Face's transformers share: names of models, optimizers, adapters, DeepSpeed's file.
 
 use std::path::Path;
 

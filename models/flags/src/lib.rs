@@ -1,7 +1,7 @@
 //! Flags and files of other training frameworks, read as those of this project, and layouts written as theirs.
 //!
-//! Each framework is one file: a table of its keys, and a function for what several of them mean together. What changes neither memory
-//! nor time is listed; what may and is not understood is named, so that no answer is of another training than was asked about.
+//! Each framework is one file: a table of its keys, and a function for what several of them mean together. What changes neither
+//! memory nor time is listed; what may and is not understood is named, so that no answer is of another training.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -193,10 +193,10 @@ fn torchtitan(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> 
     let converters = if layout.precision == Precision::F8 { "converters = [\"float8\"]\n" } else { "" };
     let batch = layout.micro_batch * layout.micro_batches * layout.data;
     Ok(format!(
-        "[model]\nname = \"{name}\"\nflavor = \"{flavor}\"\n{converters}\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {batch}\n\
-         seq_len = {}\n{numbers}\n[parallelism]\ndata_parallel_replicate_degree = {copies}\ndata_parallel_shard_degree = {shards}\n\
-         tensor_parallel_degree = {}\npipeline_parallel_degree = {}\ncontext_parallel_degree = {}\n\n[activation_checkpoint]\n\
-         mode = \"{mode}\"\n{option}\n[compile]\nenable = {}\n",
+        "[model]\nname = \"{name}\"\nflavor = \"{flavor}\"\n{converters}\n[training]\nlocal_batch_size = {}\n\
+         global_batch_size = {batch}\nseq_len = {}\n{numbers}\n[parallelism]\ndata_parallel_replicate_degree = {copies}\n\
+         data_parallel_shard_degree = {shards}\ntensor_parallel_degree = {}\npipeline_parallel_degree = {}\n\
+         context_parallel_degree = {}\n\n[activation_checkpoint]\nmode = \"{mode}\"\n{option}\n[compile]\nenable = {}\n",
         layout.micro_batch, layout.seq_length, layout.tensor, layout.pipeline, layout.context, layout.compile
     ))
 }

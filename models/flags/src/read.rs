@@ -50,7 +50,7 @@ impl Read {
         Err(InputError::new(place, self.not_read.join(", "), message))
     }
 
-    /// The same for a prediction, whose ranks train by one of our strategies: without what it does not count, and with what it lacks
+    /// The same for a prediction, whose ranks train by one of our strategies: what it does not count is apart, and what it lacks is
     /// among what is not understood.
     pub fn for_predictions(mut self) -> Read {
         let flags = std::mem::take(&mut self.flags);
