@@ -175,11 +175,21 @@ enum Exec {
 
 /// Runs the command in `arguments` (the program's name first), and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let expanded = match foreign_flags::expanded(arguments.into_iter().collect()) {
-        Ok(expanded) => expanded,
-        Err(error) => return finish(Err(error.into())),
-    };
-    let parsed = examples::fitted(Cli::command()).try_get_matches_from(expanded.arguments);
+    let (commands, mut arguments) =
+        (examples::fitted(Cli::command()), arguments.into_iter().collect::<Vec<OsString>>());
+    let mut parsed = commands.clone().try_get_matches_from(&arguments);
+    let mut notes = Vec::new();
+    if let Ok(matches) = &parsed {
+        match foreign_flags::taken(&commands, matches) {
+            Err(error) => return finish(Err(error.into())),
+            Ok(None) => {}
+            Ok(Some(taken)) => {
+                arguments.extend(taken.arguments);
+                notes = taken.notes;
+                parsed = commands.try_get_matches_from(arguments);
+            }
+        }
+    }
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -204,7 +214,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         (_, true) => Verbosity::Verbose,
         _ => Verbosity::Normal,
     });
-    expanded.notes.iter().for_each(|note| print_information(note));
+    notes.iter().for_each(|note| print_information(note));
     if let Some(columns) = cli.columns {
         lockstep_report::set_width(columns.into());
     }

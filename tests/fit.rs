@@ -123,6 +123,8 @@ fn files_of_other_frameworks_stand_for_our_flags() {
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && error.starts_with("more.yml: relora_steps 100: may change"), "{error}");
     assert_eq!(said("memory --from more.yml --gpus 1xl4 --ignore"), said("memory --from qlora.yml --gpus 1xl4"));
+    // Wherever the flags of all commands stand.
+    assert_eq!(said("--columns 400 memory --from=qlora.yml --gpus 1xl4"), said("memory --from qlora.yml --gpus 1xl4"));
     // Megatron-LM's arguments are those of a prediction too; what is written reads back.
     let layout = "--model llama-3-8b --tp 2 --strategy megatron --sequence-parallel --micro-batch-size 1 --global-batch-size 8 --seq-length 2048";
     let flags = said(&format!("memory {layout} --gpus 8xh100-80 --print-flags megatron"));
@@ -164,7 +166,19 @@ fn bad_input_names_the_flag_and_the_cure() {
         ("--model gpt2 --gpus 1xl4 --ignore --from-megatron bf16", "--from-megatron: bf16: must be a flag"),
         (
             "--model gpt2 --seq-length 1024 --gpus 1xl4 --print-flags torchtitan",
-            "--model: gpt2: has no setting of torchtitan",
+            "--model: gpt2: has no flag of torchtitan",
+        ),
+        (
+            "--model gpt2 --seq-length 1024 --gpus 1xl4 --print-flags megatron --stack trl --strategy ddp --half-gradients",
+            "--half-gradients: is not part of the account of trl",
+        ),
+        (
+            "--model llama-3-8b --gpus 8xh100-80 --print-flags torchtitan --strategy megatron --half-gradients",
+            "--half-gradients: is not part of the account of torchtitan",
+        ),
+        (
+            "--model llama-3-8b:window=64 --strategy megatron --gpus 8xh100-80 --print-flags megatron",
+            "as no arguments of megatron describe it",
         ),
         ("--model gpt2 --gpus 1xl4 --accumulate 2 --global-batch-size 2", "cannot be combined"),
         ("", "--model"),

@@ -1,11 +1,12 @@
-//! `ForeignFlags`: takes the flags of other frameworks, which stand for ours before the command line is parsed.
+//! `ForeignFlags`: takes the flags of other frameworks, for which ours stand when the command line is parsed again.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command};
 use lockstep_flags::{Read, read_file, read_megatron};
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 /// Flags of other frameworks, of the commands that take them.
 #[derive(Debug, Args)]
@@ -22,80 +23,62 @@ pub(super) struct ForeignFlags {
     ignore: bool,
 }
 
-/// The commands that take them.
-const MEMORY: &[&str] = &["memory"];
-const PREDICT: &[&str] = &["sim", "predict"];
-
-/// Our flags that say the same, where one of a command line replaces another of a file.
-const SAME: &[&[&str]] = &[
-    &["micro-batch-size", "batch-per-rank"],
-    &["global-batch-size", "global-batch", "accumulate"],
-    &["precision", "dtype"],
-    &["strategy", "sequence-parallel"],
-    &["tp", "mesh"],
-    &["pp", "mesh"],
-    &["interleave", "schedule"],
+/// Flags of a command line in whose place a file's do not stand, besides the same ones.
+const INSTEAD: &[(&str, &str)] = &[
+    ("accumulate", "global-batch-size"),
+    ("global-batch-size", "accumulate"),
+    ("tp", "mesh"),
+    ("pp", "mesh"),
+    ("dp", "mesh"),
+    ("interleave", "schedule"),
 ];
 
-/// A command line with our flags beside those of another framework, and what to say of them.
-pub(super) struct Expanded {
+/// What a command line takes of another framework.
+pub(super) struct Taken {
+    /// Flags of ours that stand beside those of the command line.
     pub(super) arguments: Vec<OsString>,
+    /// What to say of them.
     pub(super) notes: Vec<String>,
 }
 
-/// Adds what `--from` and `--from-megatron` stand for. Flags of the command line itself replace them.
+/// What `--from` and `--from-megatron` of a parsed command line stand for, but for what it states itself; `None` where it has neither.
 ///
 /// # Errors
 /// Files that cannot be read, and what of them is not understood.
-pub(super) fn expanded(arguments: Vec<OsString>) -> Result<Expanded, InputError> {
-    let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let command: Vec<&str> = words.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-')).collect();
-    let unchanged = |arguments| Ok(Expanded { arguments, notes: Vec::new() });
-    let predicts = command.starts_with(PREDICT);
-    if !predicts && !command.starts_with(MEMORY) {
-        return unchanged(arguments);
+pub(super) fn taken(root: &Command, matches: &ArgMatches) -> Result<Option<Taken>, InputError> {
+    let (mut command, mut matches, mut predicts) = (root, matches, false);
+    while let Some((name, inside)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name) else { return Ok(None) };
+        (command, matches, predicts) = (found, inside, name == "predict");
     }
+    // A flag by any of its names.
     let has = |flag: &str| {
-        let (whole, start) = (format!("--{flag}"), format!("--{flag}="));
-        words.iter().any(|word| *word == whole || word.starts_with(&start))
+        let is = |argument: &&Arg| {
+            argument.get_long() == Some(flag) || argument.get_all_aliases().is_some_and(|all| all.contains(&flag))
+        };
+        let argument = command.get_arguments().find(is);
+        argument.is_some_and(|of| matches.value_source(of.get_id().as_str()) == Some(ValueSource::CommandLine))
     };
-    let value = |flag: &str| {
-        let (whole, start) = (format!("--{flag}"), format!("--{flag}="));
-        let next = words.iter().position(|word| *word == whole).and_then(|at| words.get(at + 1).cloned());
-        next.or_else(|| words.iter().find_map(|word| word.strip_prefix(&start).map(str::to_owned)))
-    };
-    let (file, megatron) = (value("from"), value("from-megatron"));
+    let file = matches.try_get_one::<PathBuf>("from").ok().flatten();
+    let megatron = matches.try_get_one::<String>("from_megatron").ok().flatten();
     let (read, place): (Read, String) = match (file, megatron) {
-        (Some(file), None) => (read_file(Path::new(&file), has("model"))?, file),
-        (None, Some(text)) => (read_megatron(&text, has("model"))?, "--from-megatron".to_owned()),
-        // The parser refuses both.
-        _ => return unchanged(arguments),
+        (Some(file), _) => (read_file(file, has("model"))?, file.display().to_string()),
+        (None, Some(text)) => (read_megatron(text, has("model"))?, ErrorPlace::Flag("from_megatron").to_string()),
+        (None, None) => return Ok(None),
     };
     let read = if predicts { read.for_predictions() } else { read };
     if !has("ignore") {
         read.check(&place)?;
     }
-    let replaced = |flag: &str| {
-        let same = SAME.iter().filter(|same| same[0] == flag).flat_map(|same| same.iter());
-        has(flag) || same.into_iter().any(|other| has(other))
+    let instead = |flag: &str| INSTEAD.iter().any(|(of, other)| *of == flag && has(other));
+    let flags = read.flags.iter().filter(|(flag, _)| !has(flag) && !instead(flag));
+    let written = |(flag, value): &(&str, String)| match value.as_str() {
+        "" => format!("--{flag}"),
+        value => format!("--{flag}={value}"),
     };
-    let taken: Vec<&(&str, String)> = read.flags.iter().filter(|(flag, _)| !replaced(flag)).collect();
-    let shown: Vec<String> =
-        taken.iter().map(|(flag, value)| format!("--{flag} {value}").trim_end().to_owned()).collect();
-    let mut notes = vec![format!("{place} ({}) stands for {}", read.source, shown.join(" "))];
-    for (what, of) in [
-        ("without effect on memory and time", &read.nothing),
-        ("not counted by predictions", &read.not_counted),
-        ("not understood, ignored", &read.not_read),
-    ] {
-        if !of.is_empty() {
-            notes.push(format!("{place}: {what}: {}", of.join(", ")));
-        }
-    }
-    let mut arguments = arguments;
-    for (flag, value) in taken {
-        arguments.push(format!("--{flag}").into());
-        arguments.extend((!value.is_empty()).then(|| value.into()));
-    }
-    Ok(Expanded { arguments, notes })
+    let arguments: Vec<String> = flags.map(written).collect();
+    let first = format!("{place} ({}) stands for {}", read.source, arguments.join(" "));
+    let rest = read.notes().map(|note| format!("{place}: {note}"));
+    let notes = std::iter::once(first).chain(rest).collect();
+    Ok(Some(Taken { arguments: arguments.into_iter().map(OsString::from).collect(), notes }))
 }

@@ -74,7 +74,9 @@ impl Memory {
             found = Some(question.found_line(wanted));
         }
         if let Some(framework) = self.print_flags {
-            return lockstep_report::print(&print(framework, &question.decoder, &question.layout)?);
+            let text = print(framework, &question.decoder, &question.layout)?;
+            question.check_described(framework, &text)?;
+            return lockstep_report::print(&text);
         }
         let account = question.account()?;
         if let Some(path) = &self.plot {

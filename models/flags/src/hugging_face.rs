@@ -5,11 +5,12 @@ use std::path::Path;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::read::Read;
-use crate::source::{Does, shown};
+use crate::source::Does::{Is, Switches};
+use crate::source::{Keys, Nothing, shown};
 use crate::values::{Values, is_off};
 
 /// Keys of `TrainingArguments` that change neither memory nor the time of a step.
-pub(crate) const NOTHING: &[&str] = &[
+pub(crate) const NOTHING: Nothing = &[
     "output_dir",
     "overwrite_output_dir",
     "run_name",
@@ -61,23 +62,56 @@ pub(crate) const NOTHING: &[&str] = &[
     "gradient_checkpointing_kwargs*",
 ];
 
-/// The zoo's names of models by what their names contain, the longest first.
-const MODELS: &[(&[&str], &str)] = &[
-    (&["llama-3.2-1b"], "llama-3.2-1b"),
-    (&["llama-3-405b", "llama-3.1-405b"], "llama-3-405b"),
-    (&["llama-3-70b", "llama-3.1-70b", "llama-3.3-70b"], "llama-3-70b"),
-    (&["llama-3-8b", "llama-3.1-8b"], "llama-3-8b"),
-    (&["llama-2-70b"], "llama-2-70b"),
-    (&["llama-2-13b"], "llama-2-13b"),
-    (&["llama-2-7b"], "llama-2-7b"),
-    (&["qwen3-0.6b"], "qwen3-0.6b"),
-    (&["qwen3-8b"], "qwen3-8b"),
-    (&["mistral-7b"], "mistral-7b"),
-    (&["gpt2-xl"], "gpt2-xl"),
-    (&["gpt2-large"], "gpt2-large"),
-    (&["gpt2-medium"], "gpt2-medium"),
-    (&["gpt2"], "gpt2"),
+/// Keys of `fsdp_config`, with and without `fsdp_` before them, that change neither.
+pub(crate) const FSDP_NOTHING: Nothing = &[
+    "fsdp_version",
+    "fsdp_config.version",
+    "fsdp_config.fsdp_version",
+    "fsdp_config.transformer_layer_cls_to_wrap",
+    "fsdp_config.fsdp_transformer_layer_cls_to_wrap",
+    "fsdp_config.use_orig_params",
+    "fsdp_config.fsdp_use_orig_params",
+    "fsdp_config.limit_all_gathers",
+    "fsdp_config.fsdp_limit_all_gathers",
+    "fsdp_config.state_dict_type",
+    "fsdp_config.fsdp_state_dict_type",
+    "fsdp_config.cpu_ram_efficient_loading",
+    "fsdp_config.fsdp_cpu_ram_efficient_loading",
+    "fsdp_config.sync_module_states",
+    "fsdp_config.fsdp_sync_module_states",
 ];
+
+/// Keys of files that state a step as `TrainingArguments` do.
+pub(crate) const STEP: Keys = &[
+    ("per_device_train_batch_size", Is("micro-batch-size")),
+    ("gradient_accumulation_steps", Is("accumulate")),
+    ("torch_compile", Switches("compile")),
+];
+
+/// The zoo's names of models by the beginning of theirs, the longest first.
+const MODELS: &[(&str, &str)] = &[
+    ("llama-3.2-1b", "llama-3.2-1b"),
+    ("llama-3.1-405b", "llama-3-405b"),
+    ("llama-3-405b", "llama-3-405b"),
+    ("llama-3.3-70b", "llama-3-70b"),
+    ("llama-3.1-70b", "llama-3-70b"),
+    ("llama-3-70b", "llama-3-70b"),
+    ("llama-3.1-8b", "llama-3-8b"),
+    ("llama-3-8b", "llama-3-8b"),
+    ("llama-2-70b", "llama-2-70b"),
+    ("llama-2-13b", "llama-2-13b"),
+    ("llama-2-7b", "llama-2-7b"),
+    ("qwen3-0.6b", "qwen3-0.6b"),
+    ("qwen3-8b", "qwen3-8b"),
+    ("mistral-7b", "mistral-7b"),
+    ("gpt2-xl", "gpt2-xl"),
+    ("gpt2-large", "gpt2-large"),
+    ("gpt2-medium", "gpt2-medium"),
+    ("gpt2", "gpt2"),
+];
+
+/// Ends of names that change no size; quantised and extended models have others.
+const ENDS: [&str; 6] = ["hf", "instruct", "chat", "base", "v0.1", "v0.2"];
 
 /// The zoo's name of a model of the hub, such as `meta-llama/Meta-Llama-3-8B-Instruct`, or a folder with its `config.json`.
 ///
@@ -90,57 +124,60 @@ pub(crate) fn name_of(id: &str) -> Result<String, InputError> {
     }
     let last = id.rsplit('/').next().unwrap_or(id).to_lowercase().replace('_', "-");
     let last = last.strip_prefix("meta-").unwrap_or(&last);
-    let end = |rest: &str| rest.is_empty() || rest.starts_with('-');
-    let is = |name: &&str| last.strip_prefix(*name).is_some_and(end);
-    let found = MODELS.iter().find(|(names, _)| names.iter().any(is));
+    let is = |name: &str| {
+        let rest = last.strip_prefix(name);
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with('-') && rest[1..].split('-').all(|of| ENDS.contains(&of))
+        })
+    };
+    let found = MODELS.iter().find(|(name, _)| is(name));
     found.map(|(_, ours)| (*ours).to_owned()).ok_or_else(|| {
         let message = format!("is not among our models: name its config.json by {}", ErrorPlace::Flag("model"));
         InputError::new("", format!("model {id}"), message)
     })
 }
 
-/// The key's meaning where it is one of [`NOTHING`].
-pub(crate) fn is_nothing(key: &str) -> bool {
-    NOTHING.iter().any(|known| known.strip_suffix('*').map_or(*known == key, |start| key.starts_with(start)))
+/// Reads what all trainers around transformers state: the model and the optimizer by these keys, formats, DeepSpeed.
+///
+/// # Errors
+/// A model that is not known.
+pub(crate) fn training(
+    values: &Values,
+    has_model: bool,
+    (model, optim): (&str, &str),
+    read: &mut Read,
+) -> Result<(), InputError> {
+    read.set("stack", "trl");
+    read.set("strategy", "ddp");
+    if let Some(id) = values.get(model).filter(|_| !has_model) {
+        read.set("model", name_of(id)?);
+    }
+    precision(values, read);
+    optimizer(values.get(optim).unwrap_or("adamw_torch"), read);
+    deepspeed_beside(values, read);
+    Ok(())
 }
-
-/// Moves keys that change nothing out of those that are not understood.
-pub(crate) fn drop_nothing(read: &mut Read) {
-    let key = |of: &String| of.split(' ').next().unwrap_or_default().to_owned();
-    let (nothing, rest): (Vec<String>, Vec<String>) =
-        std::mem::take(&mut read.not_read).into_iter().partition(|of| is_nothing(&key(of)));
-    read.nothing.extend(nothing);
-    read.not_read = rest;
-}
-
-/// Keys of files that state a step as `TrainingArguments` do.
-pub(crate) const STEP: [(&str, Does); 3] = [
-    ("per_device_train_batch_size", Does::Is("micro-batch-size")),
-    ("gradient_accumulation_steps", Does::Is("accumulate")),
-    ("torch_compile", Does::Switches("compile")),
-];
 
 /// The optimizer by the name of `optim`.
-pub(crate) fn optimizer(name: &str, read: &mut Read) {
+fn optimizer(name: &str, read: &mut Read) {
     match name {
         "adamw_torch" | "adamw_torch_fused" | "adamw_hf" | "adamw" | "AdamW" | "Adam" | "adam" | "FusedAdam"
-        | "paged_adamw_32bit" | "paged_adamw" => {
-            read.set("optimizer", "adamw");
-        }
+        | "paged_adamw_32bit" | "paged_adamw" => read.set("optimizer", "adamw"),
         "adamw_8bit" | "adamw_bnb_8bit" | "paged_adamw_8bit" => read.set("optimizer", "adamw8bit"),
         "sgd" | "SGD" => read.set("optimizer", "sgd"),
         other => read.not_read.push(shown("optim", other)),
     }
-    // Paged states may leave the GPU, so that they are counted as if they stayed.
+    // Paged states may leave the GPU.
     if name.starts_with("paged") {
-        read.nothing.push(format!("paging of {name}"));
+        read.not_counted.push(format!("paging of {name}"));
     }
 }
 
 /// Formats by the switches `bf16`, `fp16` and `pure_bf16`.
-pub(crate) fn precision(values: &Values, read: &mut Read) {
-    let on = |key: &str| values.is_on(key);
-    match (on("pure_bf16"), on("bf16"), on("fp16") || on("float16")) {
+fn precision(values: &Values, read: &mut Read) {
+    let [pure, bf16, fp16, float16] = ["pure_bf16", "bf16", "fp16", "float16"].map(|key| values.is_on(key));
+    let all = values.get("bf16") == Some("full");
+    match (pure || all, bf16, fp16 || float16) {
         (true, ..) => read.set("precision", "bf16-true"),
         (_, true, _) => read.set("precision", "bf16"),
         (_, _, true) => read.set("precision", "fp16"),
@@ -148,7 +185,18 @@ pub(crate) fn precision(values: &Values, read: &mut Read) {
     }
 }
 
-/// Adapters by rank and products, `q_proj,v_proj`, `all` or `all-linear`.
+/// Recomputation by `gradient_checkpointing`.
+pub(crate) fn checkpointing(values: &Values, read: &mut Read) {
+    match values.get("gradient_checkpointing") {
+        Some("true") => read.set("recompute", "full"),
+        // What is moved to the host instead is another account.
+        Some(other) if !is_off(other) => read.not_read.push(shown("gradient_checkpointing", other)),
+        _ => {}
+    }
+}
+
+/// Adapters by rank and products, `q_proj,v_proj`, `all` or `all-linear`. Beside them the stack is transformers', whose parameters
+/// DeepSpeed may share.
 pub(crate) fn adapters(rank: &str, targets: &str, dropout: Option<&str>, read: &mut Read) {
     let modules = match targets {
         "all" | "all-linear" => "all".to_owned(),
@@ -156,6 +204,7 @@ pub(crate) fn adapters(rank: &str, targets: &str, dropout: Option<&str>, read: &
     };
     let drops = dropout.is_some_and(|rate| rate.parse() != Ok(0.0f64));
     read.set("lora", format!("r={rank},modules={modules}{}", if drops { "" } else { ",dropout=0" }));
+    read.set("stack", "trl");
 }
 
 /// Adds DeepSpeed's configuration behind `deepspeed.`: the mapping that is there, or the file that is named.
@@ -164,8 +213,7 @@ pub(crate) fn adapters(rank: &str, targets: &str, dropout: Option<&str>, read: &
 /// A file that cannot be read.
 pub(crate) fn add_deepspeed(values: &mut Values, beside: &Path) -> Result<(), InputError> {
     for key in ["deepspeed", "deepspeed_config.deepspeed_config_file"] {
-        let Some(name) = values.get(key).map(str::to_owned) else { continue };
-        values.remove(key);
+        let Some(name) = values.remove(key).filter(|name| !is_off(name)) else { continue };
         let near = beside.parent().unwrap_or(Path::new("")).join(&name);
         let file = if near.is_file() { near } else { name.into() };
         values.add("deepspeed.", &Values::of_file(&file)?);
@@ -173,23 +221,11 @@ pub(crate) fn add_deepspeed(values: &mut Values, beside: &Path) -> Result<(), In
     Ok(())
 }
 
-/// Keys of DeepSpeed that are read.
-const DEEPSPEED: &[&str] = &[
-    "zero_optimization.stage",
-    "zero_optimization.offload_optimizer.device",
-    "bf16.enabled",
-    "fp16.enabled",
-    "optimizer.type",
-];
-
-/// Starts of its keys that change neither memory nor time, or that the trainer states.
-const DEEPSPEED_NOTHING: &[&str] = &[
+/// Starts of DeepSpeed's keys that change neither memory nor time.
+const DEEPSPEED_NOTHING: Nothing = &[
     "gradient_clipping",
     "steps_per_print",
     "wall_clock_breakdown",
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
     "zero_allow_untested_optimizer",
     "prescale_gradients",
     "scheduler.",
@@ -201,73 +237,108 @@ const DEEPSPEED_NOTHING: &[&str] = &[
     "comms_logger.",
     "fp16.",
     "bf16.",
+    "zero_optimization.contiguous_gradients",
+    "zero_optimization.round_robin_gradients",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+    "zero_optimization.offload_optimizer.pin_memory",
 ];
 
-/// Sizes of buffers, which hardly change an account of GiB.
+/// Its buffers, which are counted with DeepSpeed's defaults.
 const DEEPSPEED_BUFFERS: &[&str] = &[
     "zero_optimization.overlap_comm",
-    "zero_optimization.contiguous_gradients",
     "zero_optimization.reduce_bucket_size",
     "zero_optimization.allgather_bucket_size",
+    "zero_optimization.allgather_partitions",
+    "zero_optimization.reduce_scatter",
     "zero_optimization.stage3_prefetch_bucket_size",
     "zero_optimization.stage3_param_persistence_threshold",
     "zero_optimization.stage3_max_live_parameters",
     "zero_optimization.stage3_max_reuse_distance",
     "zero_optimization.sub_group_size",
-    "zero_optimization.round_robin_gradients",
-    "zero_optimization.stage3_gather_16bit_weights_on_model_save",
-    "zero_optimization.allgather_partitions",
-    "zero_optimization.reduce_scatter",
-    "zero_optimization.offload_optimizer.pin_memory",
 ];
 
-/// Reads DeepSpeed's keys behind `prefix`.
-pub(crate) fn deepspeed(values: &Values, prefix: &str, read: &mut Read) {
-    let of = |key: &str| values.get(&format!("{prefix}{key}")).filter(|value| *value != "auto");
-    for (key, value) in values.iter() {
-        let Some(key) = key.strip_prefix(prefix) else { continue };
-        let place = || shown(&format!("{prefix}{key}"), value);
-        match () {
-            () if DEEPSPEED.contains(&key) => {}
-            () if DEEPSPEED_NOTHING.iter().any(|start| key.starts_with(start)) => read.nothing.push(place()),
-            () if DEEPSPEED_BUFFERS.contains(&key) || value == "auto" || is_off(value) => read.nothing.push(place()),
-            () => read.not_read.push(place()),
+/// Reads DeepSpeed's keys that stand beside a trainer's, which state the step.
+pub(crate) fn deepspeed_beside(values: &Values, read: &mut Read) {
+    if !values.iter().any(|(key, _)| key.starts_with("deepspeed.")) {
+        return;
+    }
+    for (key, ours) in
+        [("train_micro_batch_size_per_gpu", "micro-batch-size"), ("gradient_accumulation_steps", "accumulate")]
+    {
+        let stated = values.get(&format!("deepspeed.{key}")).filter(|value| *value != "auto");
+        match (stated, read.get(ours)) {
+            (Some(value), None) => read.set(ours, value),
+            (Some(value), Some(other)) if value != other => {
+                read.not_read.push(shown(&format!("deepspeed.{key}"), value));
+            }
+            _ => {}
         }
     }
+    // The trainer's batch and ranks make it.
+    values.get("deepspeed.train_batch_size");
+    deepspeed(values, "deepspeed.", read);
+}
+
+/// Reads DeepSpeed's other keys behind `prefix`.
+pub(crate) fn deepspeed(values: &Values, prefix: &str, read: &mut Read) {
+    let of = |key: &str| values.get(&format!("{prefix}{key}")).filter(|value| *value != "auto");
+    let on = |key: &str| of(key).is_some_and(|value| !is_off(value));
     read.set("stack", "deepspeed");
     match of("zero_optimization.stage") {
         None | Some("0") => read.set("strategy", "ddp"),
         Some(stage) => read.set("strategy", format!("zero-{stage}")),
     }
-    if of("zero_optimization.offload_optimizer.device").is_some_and(|device| device != "none") {
-        read.set("offload-optimizer", "");
-    }
-    let on = |key: &str| of(key).is_some_and(|value| !is_off(value));
+    read.set_if(on("zero_optimization.offload_optimizer.device"), "offload-optimizer", "");
     read.set_if(on("bf16.enabled"), "precision", "bf16");
     read.set_if(on("fp16.enabled"), "precision", "fp16");
     if let Some(name) = of("optimizer.type") {
         optimizer(name, read);
+    }
+    for (whole, value) in values.unread() {
+        let Some(key) = whole.strip_prefix(prefix) else { continue };
+        let list = match () {
+            () if DEEPSPEED_NOTHING.iter().any(|start| key.starts_with(start)) => &mut read.nothing,
+            () if DEEPSPEED_BUFFERS.contains(&key) => &mut read.not_counted,
+            () if value == "auto" => &mut read.assumed,
+            () => continue,
+        };
+        list.push(shown(whole, value));
+        values.mark(whole);
     }
 }
 
 /// Reads FSDP's sharding by its words: `full_shard auto_wrap`, `FULL_SHARD`, `1`.
 pub(crate) fn fsdp(words: &str, read: &mut Read) {
     let lower = words.to_lowercase();
-    let has = |word: &str| lower.split([' ', ',']).any(|of| of == word);
-    match () {
-        () if has("full_shard") || has("1") => read.set("strategy", "fsdp"),
-        () if has("no_shard") || has("3") => read.set("strategy", "ddp"),
-        () => read.not_read.push(format!("fsdp {words}")),
-    }
-    if has("offload") {
-        read.not_read.push(format!("fsdp {words}"));
+    let all: Vec<&str> = lower.split([' ', ',']).filter(|word| !["", "auto_wrap"].contains(word)).collect();
+    match all[..] {
+        ["full_shard" | "1"] => read.set("strategy", "fsdp"),
+        ["no_shard" | "3"] => read.set("strategy", "ddp"),
+        [] => {}
+        _ => read.not_read.push(shown("fsdp", words)),
     }
 }
 
-/// Reads the length of sequences, the model, attention and recomputation as `TrainingArguments` and TRL state them.
-pub(crate) fn model(values: &Values, keys: &[&str], has_model: bool, read: &mut Read) -> Result<(), InputError> {
-    if let (false, Some(id)) = (has_model, values.first(keys)) {
-        read.set("model", name_of(id)?);
+/// Reads `fsdp_config`, whose keys begin with `fsdp_` in some files.
+pub(crate) fn fsdp_config(values: &Values, read: &mut Read) {
+    let of = |key: &str| values.first(&[&format!("fsdp_config.{key}"), &format!("fsdp_config.fsdp_{key}")]);
+    for words in [of("sharding_strategy"), of("reshard_after_forward")].into_iter().flatten() {
+        match words {
+            // FSDP2 has a switch in the place of the words.
+            "true" => read.set("strategy", "fsdp"),
+            _ => fsdp(words, read),
+        }
     }
-    Ok(())
+    read.set_if(of("activation_checkpointing").is_some_and(|value| !is_off(value)), "recompute", "full");
+    for (key, usual) in [
+        ("auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
+        ("backward_prefetch", "BACKWARD_PRE"),
+        ("backward_prefetch_policy", "BACKWARD_PRE"),
+    ] {
+        match of(key) {
+            Some(value) if !value.eq_ignore_ascii_case(usual) => read.not_read.push(shown(key, value)),
+            Some(value) => read.nothing.push(shown(key, value)),
+            None => {}
+        }
+    }
 }

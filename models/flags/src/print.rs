@@ -1,7 +1,7 @@
 //! Writes a layout of training a decoder as the flags of Megatron-LM or the TOML of torchtitan.
 
 use lockstep_models::Recompute;
-use lockstep_stack::{AttentionKernel, Decoder, Layout, Loss, Optimizer, Precision, Sharding};
+use lockstep_stack::{AttentionKernel, ContextExchange, Decoder, Layout, Loss, Optimizer, Precision, Sharding, stack};
 use lockstep_topology::InputError;
 
 /// The frameworks whose flags are written.
@@ -36,25 +36,29 @@ impl std::fmt::Display for Printed {
 /// # Errors
 /// A setting that the framework does not have.
 pub fn print(of: Printed, decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
-    let refused = |key: &'static str, value: String| {
-        Err(InputError::flag(key, value, format!("has no flag of {of}: leave it out")))
-    };
-    if layout.lora.is_some() {
-        return refused("lora", String::new());
-    }
-    if let Some(format) = layout.quantize {
-        return refused("quantize", format.to_string());
-    }
+    stack(&of.to_string())?.check(layout)?;
     match of {
         Printed::Megatron => megatron(decoder, layout),
         Printed::Torchtitan => torchtitan(decoder, layout),
     }
 }
 
+/// The refusal of a setting that has no flag.
+fn refused<T>(of: Printed, key: &'static str, value: impl ToString) -> Result<T, InputError> {
+    Err(InputError::flag(key, value.to_string(), format!("has no flag of {of}: take another, or leave it out")))
+}
+
 fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
-    let refused = |key: &'static str, value: String| {
-        Err(InputError::flag(key, value, "has no flag of megatron: take another, or leave it out"))
-    };
+    let of = Printed::Megatron;
+    if let Some(lora) = &layout.lora {
+        return refused(of, "lora", lora);
+    }
+    if layout.expert > 1 {
+        return refused(of, "ep", layout.expert);
+    }
+    if let Some(exchange) = layout.context_exchange {
+        return refused(of, "cp_exchange", exchange);
+    }
     let mut lines: Vec<String> = Vec::new();
     let mut add =
         |flag: &str, value: &dyn std::fmt::Display| lines.push(format!("--{flag} {value}").trim_end().to_owned());
@@ -74,34 +78,24 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
     match layout.sharding {
         Sharding::None => {}
         Sharding::Optimizer => add("use-distributed-optimizer", &""),
-        other => return refused("strategy", other.to_string()),
+        other => return refused(of, "strategy", other),
     }
     match layout.precision {
         Precision::F32 => {}
         Precision::Bf16 => add("bf16", &""),
         Precision::F16 => add("fp16", &""),
         Precision::F8 => add("bf16\n--fp8-format", &"hybrid"),
-        Precision::PureBf16 => return refused("precision", layout.precision.to_string()),
+        Precision::PureBf16 => return refused(of, "precision", layout.precision),
     }
     match layout.optimizer {
         Optimizer::AdamW => add("optimizer", &"adam"),
         Optimizer::Momentum => add("optimizer", &"sgd"),
-        other => return refused("optimizer", other.to_string()),
-    }
-    match &layout.recompute {
-        Recompute::None => {}
-        Recompute::Full { every } => {
-            add("recompute-granularity full --recompute-method uniform --recompute-num-layers", every);
-        }
-        Recompute::Selective(modules) => {
-            let names: Vec<&str> = modules.iter().map(|module| module.name()).collect();
-            add("recompute-granularity selective --recompute-modules", &names.join(" "));
-        }
+        other => return refused(of, "optimizer", other),
     }
     match layout.loss {
         None => {}
         Some(Loss::Fused) => add("cross-entropy-loss-fusion", &""),
-        Some(other) => return refused("loss", other.to_string()),
+        Some(other) => return refused(of, "loss", other),
     }
     for (is, flag) in [
         (layout.sequence_parallel, "sequence-parallel"),
@@ -116,8 +110,23 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
     if !layout.dropout {
         add("attention-dropout 0 --hidden-dropout", &0);
     }
+    lines.extend(again(&layout.recompute));
     lines.extend(sizes(decoder));
     Ok(lines.join("\n") + "\n")
+}
+
+/// What is computed again.
+fn again(recompute: &Recompute) -> Option<String> {
+    match recompute {
+        Recompute::None => None,
+        Recompute::Full { every } => {
+            Some(format!("--recompute-granularity full --recompute-method uniform --recompute-num-layers {every}"))
+        }
+        Recompute::Selective(modules) => {
+            let names: Vec<&str> = modules.iter().map(|module| module.name()).collect();
+            Some(format!("--recompute-granularity selective --recompute-modules {}", names.join(" ")))
+        }
+    }
 }
 
 /// The sizes of a decoder.
@@ -142,13 +151,15 @@ fn sizes(decoder: &Decoder) -> Vec<String> {
     if let Some(base) = decoder.rotary_base {
         lines.push(format!("--rotary-base {base}"));
     }
-    let norms = decoder.norms.max(1) * decoder.hidden * if decoder.rms { 1 } else { 2 };
+    lines.push(format!("--norm-epsilon {}", decoder.epsilon));
+    let (queries, feed_forward) = decoder.biases;
     for (is, flag) in [
         (decoder.gated, "--swiglu"),
         (decoder.rms, "--normalization RMSNorm"),
         (!decoder.tied, "--untie-embeddings-and-output-weights"),
         (decoder.query_norm, "--qk-layernorm"),
-        (decoder.vectors <= norms + 2 * decoder.head_width, "--disable-bias-linear"),
+        (!feed_forward, "--disable-bias-linear"),
+        (queries && !feed_forward, "--add-qkv-bias"),
     ] {
         if is {
             lines.push(flag.to_owned());
@@ -158,45 +169,63 @@ fn sizes(decoder: &Decoder) -> Vec<String> {
 }
 
 fn torchtitan(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
-    let refused = |key: &'static str, value: String| {
-        Err(InputError::flag(key, value, "has no setting of torchtitan: take another, or leave it out"))
-    };
+    let of = Printed::Torchtitan;
     let (name, flavor) = match decoder.name.as_str() {
         "llama-3-8b" => ("llama3", "8B"),
         "llama-3-70b" => ("llama3", "70B"),
         "llama-3-405b" => ("llama3", "405B"),
-        other => return refused("model", other.to_owned()),
+        _ => return refused(of, "model", &decoder.name),
     };
     let (mode, option) = match &layout.recompute {
         Recompute::None => ("none", ""),
         Recompute::Full { every: 1 } => ("full", ""),
-        Recompute::Selective(modules) if modules.len() == 1 => ("selective", "selective_ac_option = \"op\"\n"),
-        other => return refused("recompute", other.to_string()),
+        again if again.to_string() == "selective:core_attn" => ("selective", "selective_ac_option = \"op\"\n"),
+        other => return refused(of, "recompute", other),
     };
     let (copies, shards) = match layout.sharding {
         Sharding::None => (layout.data, 1),
         Sharding::Parameters => (1, layout.data),
-        other => return refused("strategy", other.to_string()),
+        other => return refused(of, "strategy", other),
     };
     let numbers = match layout.precision {
         Precision::F32 => "mixed_precision_param = \"float32\"\n",
         Precision::Bf16 | Precision::F8 => "mixed_precision_param = \"bfloat16\"\n",
         Precision::PureBf16 => "dtype = \"bfloat16\"\n",
-        Precision::F16 => return refused("precision", layout.precision.to_string()),
+        Precision::F16 => return refused(of, "precision", layout.precision),
     };
     if layout.optimizer != Optimizer::AdamW {
-        return refused("optimizer", layout.optimizer.to_string());
+        return refused(of, "optimizer", layout.optimizer);
     }
     if layout.sequence_parallel != (layout.tensor > 1) {
-        return refused("sequence_parallel", layout.sequence_parallel.to_string());
+        return refused(of, "sequence_parallel", layout.sequence_parallel);
+    }
+    if layout.virtual_stages > 1 {
+        return refused(of, "interleave", layout.virtual_stages);
+    }
+    if let Some(loss) = layout.loss {
+        return refused(of, "loss", loss);
+    }
+    if layout.attention == AttentionKernel::Unfused {
+        return refused(of, "attention", layout.attention);
+    }
+    if let Some(exchange) = layout.context_exchange.filter(|exchange| *exchange != ContextExchange::AllGather) {
+        return refused(of, "cp_exchange", exchange);
     }
     let converters = if layout.precision == Precision::F8 { "converters = [\"float8\"]\n" } else { "" };
+    // A rank's batch is all micro-batches of a pipeline, or the one that passes at once.
+    let (local, each) = match layout.pipeline {
+        1 => (layout.micro_batch, String::new()),
+        _ => {
+            let each = format!("pipeline_parallel_microbatch_size = {}\n", layout.micro_batch);
+            (layout.micro_batch * layout.micro_batches, each)
+        }
+    };
     let batch = layout.micro_batch * layout.micro_batches * layout.data;
     Ok(format!(
-        "[model]\nname = \"{name}\"\nflavor = \"{flavor}\"\n{converters}\n[training]\nlocal_batch_size = {}\n\
+        "[model]\nname = \"{name}\"\nflavor = \"{flavor}\"\n{converters}\n[training]\nlocal_batch_size = {local}\n\
          global_batch_size = {batch}\nseq_len = {}\n{numbers}\n[parallelism]\ndata_parallel_replicate_degree = {copies}\n\
-         data_parallel_shard_degree = {shards}\ntensor_parallel_degree = {}\npipeline_parallel_degree = {}\n\
+         data_parallel_shard_degree = {shards}\ntensor_parallel_degree = {}\npipeline_parallel_degree = {}\n{each}\
          context_parallel_degree = {}\n\n[activation_checkpoint]\nmode = \"{mode}\"\n{option}\n[compile]\nenable = {}\n",
-        layout.micro_batch, layout.seq_length, layout.tensor, layout.pipeline, layout.context, layout.compile
+        layout.seq_length, layout.tensor, layout.pipeline, layout.context, layout.compile
     ))
 }

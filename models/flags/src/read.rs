@@ -11,8 +11,12 @@ pub struct Read {
     pub flags: Vec<(&'static str, String)>,
     /// What changes neither memory nor the time of a step.
     pub nothing: Vec<String>,
-    /// What predictions do not count.
+    /// What is switched off and not known, so that it is taken as if it were not there.
+    pub assumed: Vec<String>,
+    /// What changes memory or time by what is not counted here.
     pub not_counted: Vec<String>,
+    /// What describes a model in whose place another is named.
+    pub replaced: Vec<String>,
     /// What may change one of them and is not understood.
     pub not_read: Vec<String>,
 }
@@ -50,38 +54,43 @@ impl Read {
         Err(InputError::new(place, self.not_read.join(", "), message))
     }
 
+    /// What to say of it, a line each; the command names the flags that stand.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let lists = [
+            ("without effect on memory and time", &self.nothing),
+            ("off, and taken as without effect", &self.assumed),
+            ("not counted", &self.not_counted),
+            ("replaced by the model that is named", &self.replaced),
+            ("not understood, ignored", &self.not_read),
+        ];
+        let lines = lists.map(|(what, of)| (!of.is_empty()).then(|| format!("{what}: {}", of.join(", "))));
+        lines.into_iter().flatten()
+    }
+
     /// The same for a prediction, whose ranks train by one of our strategies: what it does not count is apart, and what it lacks is
     /// among what is not understood.
     pub fn for_predictions(mut self) -> Read {
-        let flags = std::mem::take(&mut self.flags);
-        let value = |name: &str| flags.iter().find(|(flag, _)| *flag == name).map(|(_, value)| value.as_str());
-        let tensor = value("tp").is_some_and(|of| of != "1");
-        let sharded = value("strategy");
-        for (flag, value) in &flags {
-            match *flag {
-                "strategy" | "sequence-parallel" | "stack" => {}
-                "cp" | "ep" if value == "1" => {}
-                "cp" | "ep" | "lora" | "quantize" | "offload-optimizer" => {
-                    self.not_read.push(format!("--{flag} {value}").trim_end().to_owned());
-                }
-                "optimizer" if !["adamw", "sgd", "momentum"].contains(&value.as_str()) => {
-                    self.not_read.push(format!("--{flag} {value}"));
-                }
-                "loss" | "attention" | "dropout" | "compile" | "half-gradients" | "cp-exchange" => {
-                    self.not_counted.push(format!("--{flag} {value}").trim_end().to_owned());
-                }
-                "precision" if value == "bf16-true" => self.not_read.push(format!("--{flag} {value}")),
-                _ => self.flags.push((flag, value.clone())),
+        let all = Read { flags: std::mem::take(&mut self.flags), ..Read::default() };
+        for (flag, value) in &all.flags {
+            let place = || format!("{flag} {value}").trim_end().to_owned();
+            match (*flag, value.as_str()) {
+                ("strategy" | "sequence-parallel" | "stack", _) | ("cp" | "ep", "1") => {}
+                ("optimizer", "momentum") => self.set("optimizer", "sgd"),
+                ("half-gradients", _) => self.set("gradients", "half"),
+                ("loss" | "attention" | "dropout" | "compile" | "cp-exchange", _) => self.not_counted.push(place()),
+                ("cp" | "ep" | "lora" | "quantize" | "offload-optimizer", _)
+                | ("optimizer", "adamw8bit" | "adamw-bf16")
+                | ("precision", "bf16-true") => self.not_read.push(place()),
+                _ => self.set(flag, value.clone()),
             }
         }
-        let split = if value("sequence-parallel").is_some() { "sequence-parallel" } else { "megatron" };
-        let strategy = match (tensor, sharded) {
+        let split = if all.get("sequence-parallel").is_some() { "sequence-parallel" } else { "megatron" };
+        let strategy = match (all.get("tp").is_some_and(|of| of != "1"), all.get("strategy")) {
             (false, Some("ddp") | None) => "ssgd".to_owned(),
-            (false, Some("megatron")) => "zero-1".to_owned(),
             (false, Some("fsdp")) => "zero-3".to_owned(),
             (false, Some(of)) => of.to_owned(),
             (true, Some("ddp") | None) => split.to_owned(),
-            (true, Some("zero-1" | "megatron")) => format!("{split}:zero-1"),
+            (true, Some("zero-1")) => format!("{split}:zero-1"),
             (true, Some(of)) => {
                 self.not_read.push(format!("strategy {of} with tp"));
                 split.to_owned()

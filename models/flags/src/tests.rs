@@ -48,6 +48,7 @@ fn arguments_of_megatron_are_a_layout_and_a_model() {
     );
     assert_eq!(of.not_read, ["moe-router-topk 2"]);
     assert_eq!(of.nothing, ["adam-beta2 0.95", "log-interval 10", "lr 1e-4"]);
+    assert!(of.assumed.is_empty() && of.not_counted.is_empty() && of.replaced.is_empty());
     let error = of.check("--from-megatron").unwrap_err().to_string();
     assert!(
         error.contains("--from-megatron: moe-router-topk 2: may change memory or time") && error.contains("--ignore")
@@ -125,6 +126,75 @@ fn files_are_recognised_by_their_keys() {
     }
 }
 
+/// What a key says is never dropped: it is read, listed, or named as not understood, whatever stands beside it.
+#[test]
+fn no_key_is_dropped() {
+    let hub = |id: &str| read_file(&written("m.json", &format!("{{\"model_name_or_path\": \"{id}\"}}")).1, false);
+    for id in ["unsloth/llama-3-8b-bnb-4bit", "x/Qwen3-8B-AWQ", "mistralai/Mistral-7B-v0.3", "x/Llama-3-8B-262k"] {
+        assert!(hub(id).is_err(), "{id}");
+    }
+    let base = "base_model: gpt2\nsequence_len: 512\n";
+    for (more, flag, value) in [
+        ("fsdp: [full_shard, auto_wrap]\nfsdp_config:\n  activation_checkpointing: true\n", "recompute", "full"),
+        ("fsdp_config:\n  fsdp_activation_checkpointing: true\n", "recompute", "full"),
+        ("bf16: full\n", "precision", "bf16-true"),
+        (
+            "deepspeed:\n  train_micro_batch_size_per_gpu: 4\n  zero_optimization:\n    stage: 2\n",
+            "micro-batch-size",
+            "4",
+        ),
+    ] {
+        let of = read("a.yaml", &format!("{base}{more}"));
+        assert_eq!((of.get(flag), of.not_read.len()), (Some(value), 0), "{more}: {of:?}");
+    }
+    for (more, named) in [
+        ("gradient_checkpointing: offload\n", "gradient_checkpointing offload"),
+        ("fsdp_config:\n  offload_params: true\n", "fsdp_config.offload_params"),
+        ("fsdp_config:\n  fsdp_reshard_after_forward: false\n", "fsdp false"),
+        ("fsdp: [full_shard, offload]\n", "fsdp full_shard,offload"),
+        ("relora_steps: 100\n", "relora_steps 100"),
+        (
+            "micro_batch_size: 2\ndeepspeed:\n  train_micro_batch_size_per_gpu: 4\n",
+            "deepspeed.train_micro_batch_size_per_gpu 4",
+        ),
+    ] {
+        assert_eq!(read("a.yaml", &format!("{base}{more}")).not_read, [named], "{more}");
+    }
+    let of = read(
+        "a.yaml",
+        &format!("{base}relora: false\ndeepspeed:\n  zero_optimization:\n    reduce_bucket_size: 1e6\n"),
+    );
+    assert_eq!(of.assumed, ["relora false"]);
+    assert_eq!(of.not_counted, ["deepspeed.zero_optimization.reduce_bucket_size 1000000"]);
+    let of = |text: &str| read_megatron(text, true).unwrap();
+    assert_eq!(of("--num-layers 3 --swiglu --overlap-grad-reduce").replaced, ["num-layers 3", "swiglu"]);
+    assert_eq!(of("--overlap-grad-reduce").not_counted, ["overlap-grad-reduce"]);
+    assert_eq!(of("--attention-backend local --foo --bar 0").not_read, ["foo"]);
+    let sizes = "--num-layers 2 --hidden-size 64 --num-attention-heads 2 --vocab-size 64";
+    for odd in ["--normalization L2Norm", "--position-embedding-type alibi", "--rotary-percent"] {
+        let of = read_megatron(&format!("{sizes} {odd}"), false).unwrap();
+        assert_eq!(of.not_read.len(), usize::from(!odd.contains("percent")), "{odd}: {:?}", of.not_read);
+    }
+}
+
+/// Of torchtitan a rank's batch is all micro-batches of a pipeline, and the one that passes at once without stages.
+#[test]
+fn batches_of_pipelines_are_those_of_a_rank() {
+    let of = |more: &str| {
+        let text = format!(
+            "[training]\nlocal_batch_size = 8\n[model]\nname = \"llama3\"\nflavor = \"8B\"\n[activation_checkpoint]\nmode = \"none\"\n\
+             [parallelism]\n{more}\n"
+        );
+        let of = read("t.toml", &text);
+        ["micro-batch-size", "accumulate", "dp"].map(|flag| of.get(flag).map(str::to_owned))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(of(""), [some("8"), None, None]);
+    assert_eq!(of("pipeline_parallel_degree = 4"), [some("1"), some("8"), None]);
+    let more = "pipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = 2\ndata_parallel_shard_degree = 2";
+    assert_eq!(of(more), [some("2"), some("4"), some("2")]);
+}
+
 /// A file that names DeepSpeed's is read with it.
 #[test]
 fn files_of_deepspeed_are_read_where_they_are_named() {
@@ -151,8 +221,9 @@ fn predictions_take_strategies_with_their_axes() {
         "sequence-parallel:zero-1"
     );
     let of = of("--context-parallel-size 2 --optimizer-cpu-offload --grad-reduce-in-bf16");
-    assert_eq!(of.not_read, ["--cp 2", "--offload-optimizer"]);
-    assert!(of.get("stack").is_none() && of.not_counted == ["--half-gradients", "--dropout"]);
+    assert_eq!(of.not_read, ["cp 2", "offload-optimizer"]);
+    assert_eq!((of.get("stack"), of.get("gradients")), (None, Some("half")));
+    assert_eq!(of.not_counted, ["dropout"]);
 }
 
 #[test]

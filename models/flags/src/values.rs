@@ -1,6 +1,7 @@
 //! `Values`: what a file or a command line of another framework states, as text by dotted keys.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use lockstep_topology::{DESCRIPTION, InputError, read_text};
@@ -9,9 +10,13 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 /// Deepest nesting of a file: configurations have three or four levels.
 const DEPTH: usize = 16;
 
-/// Values by key: `parallelism.tensor_parallel_degree`. Lists are joined with commas, what is null is left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Values(BTreeMap<String, String>);
+/// Values by key: `parallelism.tensor_parallel_degree`, and which of them have been read. Lists are joined with commas, what is null is
+/// left out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Values {
+    of: BTreeMap<String, String>,
+    read: RefCell<BTreeSet<String>>,
+}
 
 impl Values {
     /// Of a `.json`, `.toml`, `.yaml` or `.yml` file.
@@ -47,7 +52,7 @@ impl Values {
             }
             _ => return Err(wrong("must be .json, .toml, .yaml or .yml".to_owned())),
         }
-        match values.0.is_empty() {
+        match values.of.is_empty() {
             true => Err(wrong("states nothing: it must be a mapping of keys to values".to_owned())),
             false => Ok(values),
         }
@@ -68,11 +73,11 @@ impl Values {
                 (Some(name), _) => {
                     let (name, value) = name.split_once('=').map_or((name, "true"), |(name, value)| (name, value));
                     let name = name.replace('_', "-");
-                    values.0.insert(name.clone(), value.to_owned());
+                    values.of.insert(name.clone(), value.to_owned());
                     flag = Some(name);
                 }
                 (None, Some(name)) => {
-                    let value = values.0.entry(name.clone()).or_default();
+                    let value = values.of.entry(name.clone()).or_default();
                     // Some flags take several words.
                     *value = if value == "true" { word.to_owned() } else { format!("{value},{word}") };
                 }
@@ -84,14 +89,16 @@ impl Values {
         Ok(values)
     }
 
-    /// A value.
+    /// A value, which is read then.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
+        let value = self.of.get(key)?;
+        self.mark(key);
+        Some(value)
     }
 
-    /// The first of these keys that is stated.
+    /// The first of these keys that is stated; all are read then.
     pub(crate) fn first(&self, keys: &[&str]) -> Option<&str> {
-        keys.iter().find_map(|key| self.get(key))
+        keys.iter().map(|key| self.get(key)).fold(None, Option::or)
     }
 
     /// Whether a key is there and not false, zero, none or empty.
@@ -99,31 +106,43 @@ impl Values {
         self.get(key).is_some_and(|value| !is_off(value))
     }
 
-    /// All of them.
+    /// All of them, whether read or not.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+        self.of.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Says that a key has been read.
+    pub(crate) fn mark(&self, key: &str) {
+        self.read.borrow_mut().insert(key.to_owned());
+    }
+
+    /// Those that nothing has read.
+    pub(crate) fn unread(&self) -> Vec<(&str, &str)> {
+        let read = self.read.borrow();
+        self.iter().filter(|(key, _)| !read.contains(*key)).collect()
     }
 
     /// Adds values of another file where none is stated, each behind `prefix`.
     pub(crate) fn add(&mut self, prefix: &str, other: &Values) {
         for (key, value) in other.iter() {
-            self.0.entry(format!("{prefix}{key}")).or_insert_with(|| value.to_owned());
+            self.of.entry(format!("{prefix}{key}")).or_insert_with(|| value.to_owned());
         }
     }
 
     /// The same with hyphens for underscores in keys.
     pub(crate) fn hyphenated(&self) -> Values {
-        Values(self.0.iter().map(|(key, value)| (key.replace('_', "-"), value.clone())).collect())
+        let of = self.of.iter().map(|(key, value)| (key.replace('_', "-"), value.clone())).collect();
+        Values { of, ..Values::default() }
     }
 
     /// Takes a key out.
-    pub(crate) fn remove(&mut self, key: &str) {
-        self.0.remove(key);
+    pub(crate) fn remove(&mut self, key: &str) -> Option<String> {
+        self.of.remove(key)
     }
 
     fn insert(&mut self, key: &str, value: String) {
         if !key.is_empty() {
-            self.0.insert(key.to_owned(), value);
+            self.of.insert(key.to_owned(), value);
         }
     }
 

@@ -30,6 +30,10 @@ pub struct Decoder {
     pub learned_positions: Option<u64>,
     /// Base of the frequencies by which positions are turned, where they are.
     pub rotary_base: Option<f32>,
+    /// Whether the products for queries and the product into the feed-forward part have biases.
+    pub biases: (bool, bool),
+    /// What norms add to squares.
+    pub epsilon: f32,
     /// Whether norms are by root mean squares.
     pub rms: bool,
     /// Norms of all features in a layer.
@@ -96,7 +100,6 @@ impl Decoder {
         let (heads, key_heads) = (u64::from(attention.heads), u64::from(attention.key_heads));
         let head_width = u64::from(query.out_features) / heads.max(1);
         let gated = named("layers.0.gate").is_some();
-        let turned = first().find_map(|node| if let Layer::Rotary(of) = &node.layer { Some(of.theta) } else { None });
         let positions = named("positions").map(|_| count("positions") / hidden.max(1));
         let mut decoder = Decoder {
             name: model.name().to_owned(),
@@ -110,7 +113,9 @@ impl Decoder {
             vocabulary,
             tied,
             learned_positions: positions,
-            rotary_base: turned,
+            rotary_base: first().find_map(|node| rotary_base(&node.layer)),
+            biases: (query.bias, up.bias),
+            epsilon: first().find_map(|node| epsilon(&node.layer)).ok_or_else(|| refused("has no norms"))?,
             rms: first().any(|node| matches!(node.layer, Layer::RmsNorm(_)) && !of_heads(&node.name)),
             norms: first().filter(|node| is_norm(&node.layer) && !of_heads(&node.name)).count() as u64,
             parallel: named("layers.0.attention_sum").is_none(),
@@ -164,5 +169,22 @@ impl Decoder {
     pub fn parameters(&self) -> u64 {
         let tables = self.table() * if self.tied { 1 } else { 2 };
         self.layers * self.layer() + tables + self.last_vectors + self.learned_positions.unwrap_or(0) * self.hidden
+    }
+}
+
+/// What a norm adds to squares.
+fn epsilon(layer: &Layer) -> Option<f32> {
+    match layer {
+        Layer::LayerNorm(of) => Some(of.epsilon),
+        Layer::RmsNorm(of) => Some(of.epsilon),
+        _ => None,
+    }
+}
+
+/// Base of the frequencies of a rotary embedding.
+fn rotary_base(layer: &Layer) -> Option<f32> {
+    match layer {
+        Layer::Rotary(of) => Some(of.theta),
+        _ => None,
     }
 }

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use lockstep_experiment::form::parsed;
-use lockstep_models::Recompute;
+use lockstep_flags::{Printed, read_megatron};
+use lockstep_models::{Model, Node, Recompute};
 use lockstep_stack::{
     Account, AttentionKernel, ContextExchange, Decoder, Gpus, Layout, Lora, Loss, Optimizer, Precision, Quantization,
     Setting, Sharding, Stack, Wanted, stack,
@@ -97,6 +98,7 @@ pub(super) struct LayoutFlags {
 
 /// A model on GPUs under a stack, with a layout.
 pub(super) struct Question {
+    pub(super) model: Model,
     pub(super) decoder: Decoder,
     pub(super) gpus: Gpus,
     pub(super) stack: &'static dyn Stack,
@@ -125,7 +127,8 @@ impl Question {
             return Err(InputError::flag(key, value, message));
         };
         let gpus = Gpus { count: layout.ranks(), ..self.gpus };
-        Ok(Question { decoder: self.decoder.clone(), gpus, stack: self.stack, layout })
+        let (model, decoder) = (self.model.clone(), self.decoder.clone());
+        Ok(Question { model, decoder, gpus, stack: self.stack, layout })
     }
 
     /// What was found, in a sentence.
@@ -137,6 +140,34 @@ impl Question {
                 format!("the fewest GPUs that fit: {ranks}; hosts of {per_host}: {}", ranks.div_ceil(per_host))
             }
             Wanted::SeqLength => format!("the longest sequence that fits: {} tokens", self.layout.seq_length),
+        }
+    }
+
+    /// Refuses arguments of Megatron-LM that describe other layers than those of the model: there are flags for its sizes, and none
+    /// for all that a decoder may have.
+    ///
+    /// # Errors
+    /// The first layer that differs.
+    pub(super) fn check_described(&self, framework: Printed, text: &str) -> Result<(), InputError> {
+        if framework != Printed::Megatron {
+            return Ok(());
+        }
+        let read = read_megatron(text, false)?;
+        let described = lockstep_readers::load_model(read.get("model").unwrap_or_default())?;
+        let pairs = self.model.layers().iter().zip(described.layers());
+        // What the input's length is, the layout says.
+        let differs = |(own, other): &(&Node, &Node)| {
+            !own.inputs.is_empty() && (&own.name, &own.layer) != (&other.name, &other.layer)
+        };
+        let first = pairs.clone().find(differs).map(|(own, _)| own.name.as_str());
+        let counts = self.model.layers().len() == described.layers().len();
+        match first.or((!counts).then_some("a layer")) {
+            None => Ok(()),
+            Some(name) => {
+                let message =
+                    format!("has {name} as no arguments of megatron describe it: take another, or leave it out");
+                Err(InputError::flag("print_flags", self.decoder.name.clone(), message))
+            }
         }
     }
 
@@ -164,7 +195,7 @@ impl LayoutFlags {
         let layout = self.layout(stack, gpus)?;
         stack.check(&layout)?;
         layout.check(&decoder)?;
-        Ok(Question { decoder, gpus, stack, layout })
+        Ok(Question { model, decoder, gpus, stack, layout })
     }
 
     /// The stack that was named, or that such layouts have.

@@ -4,24 +4,25 @@ use lockstep_topology::InputError;
 
 use crate::hugging_face::deepspeed;
 use crate::read::Read;
-use crate::source::Does::{Is, Together};
+use crate::source::Does::Is;
 use crate::source::Source;
 use crate::values::Values;
 
 pub(crate) const DEEPSPEED: Source = Source {
     name: "deepspeed",
     marks: &["zero_optimization.*", "train_micro_batch_size_per_gpu"],
-    keys: &[
+    keys: &[&[
         ("train_micro_batch_size_per_gpu", Is("micro-batch-size")),
         ("gradient_accumulation_steps", Is("accumulate")),
-        ("*", Together),
-    ],
+    ]],
+    nothing: &[&[]],
     together,
 };
 
 fn together(values: &Values, _: bool, read: &mut Read) -> Result<(), InputError> {
-    let accumulates = values.get("gradient_accumulation_steps").is_some();
-    if let Some(batch) = values.get("train_batch_size").filter(|_| !accumulates) {
+    // Where both are stated, they agree, or DeepSpeed refuses them.
+    let batch = values.get("train_batch_size").filter(|batch| *batch != "auto");
+    if let Some(batch) = batch.filter(|_| read.get("accumulate").is_none()) {
         read.set("global-batch-size", batch);
     }
     read.set("precision", "fp32");

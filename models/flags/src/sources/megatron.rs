@@ -3,14 +3,35 @@
 use lockstep_topology::InputError;
 
 use crate::read::Read;
-use crate::source::Does::{Is, Nothing, NothingIf, Switches, Together};
+use crate::source::Does::{Is, Model, NotCounted, NothingIf, Off, Switches};
 use crate::source::{Source, shown};
 use crate::values::Values;
 
 pub(crate) const MEGATRON: Source = Source {
     name: "megatron",
     marks: &["tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size"],
-    keys: &[
+    keys: &[&[
+        ("num-layers", Model),
+        ("hidden-size", Model),
+        ("ffn-hidden-size", Model),
+        ("num-attention-heads", Model),
+        ("group-query-attention", Model),
+        ("num-query-groups", Model),
+        ("kv-channels", Model),
+        ("max-position-embeddings", Model),
+        ("vocab-size", Model),
+        ("padded-vocab-size", Model),
+        ("swiglu", Model),
+        ("normalization", Model),
+        ("norm-epsilon", Model),
+        ("untie-embeddings-and-output-weights", Model),
+        ("disable-bias-linear", Model),
+        ("add-qkv-bias", Model),
+        ("position-embedding-type", Model),
+        ("use-rotary-position-embeddings", Model),
+        ("rotary-base", Model),
+        ("rotary-percent", Model),
+        ("qk-layernorm", Model),
         ("tensor-model-parallel-size", Is("tp")),
         ("pipeline-model-parallel-size", Is("pp")),
         ("context-parallel-size", Is("cp")),
@@ -22,87 +43,55 @@ pub(crate) const MEGATRON: Source = Source {
         ("sequence-parallel", Switches("sequence-parallel")),
         ("grad-reduce-in-bf16", Switches("half-gradients")),
         ("optimizer-cpu-offload", Switches("offload-optimizer")),
-        ("num-layers-per-virtual-pipeline-stage", Together),
-        ("use-distributed-optimizer", Together),
-        ("recompute-*", Together),
-        ("bf16", Together),
-        ("fp16", Together),
-        ("fp8-format", Together),
-        ("optimizer", Together),
-        ("attention-dropout", Together),
-        ("hidden-dropout", Together),
-        ("attention-backend", Together),
-        ("transformer-impl", Together),
-        ("use-flash-attn", Together),
-        ("cross-entropy-loss-fusion", Together),
-        ("accumulate-allreduce-grads-in-fp32", Nothing),
-        ("num-layers", Together),
-        ("hidden-size", Together),
-        ("ffn-hidden-size", Together),
-        ("num-attention-heads", Together),
-        ("group-query-attention", Together),
-        ("num-query-groups", Together),
-        ("kv-channels", Together),
-        ("max-position-embeddings", Together),
-        ("vocab-size", Together),
-        ("padded-vocab-size", Together),
         ("make-vocab-size-divisible-by", NothingIf(&["128"])),
-        ("swiglu", Together),
-        ("normalization", Together),
-        ("untie-embeddings-and-output-weights", Together),
-        ("disable-bias-linear", Together),
-        ("add-qkv-bias", Together),
-        ("position-embedding-type", Together),
-        ("use-rotary-position-embeddings", Together),
-        ("rotary-base", Together),
-        ("rotary-percent", Together),
-        ("qk-layernorm", Together),
-        ("apply-layernorm-1p", NothingIf(&[])),
+        ("apply-layernorm-1p", Off),
         ("distributed-backend", NothingIf(&["nccl"])),
         ("cross-entropy-fusion-impl", NothingIf(&["native"])),
-        ("use-mcore-models", Nothing),
-        ("train-iters", Nothing),
-        ("train-samples", Nothing),
-        ("exit-*", Nothing),
-        ("lr*", Nothing),
-        ("min-lr", Nothing),
-        ("weight-decay*", Nothing),
-        ("clip-grad", Nothing),
-        ("adam-*", Nothing),
-        ("init-method-std", Nothing),
-        ("seed", Nothing),
-        ("norm-epsilon", Nothing),
-        ("split", Nothing),
-        ("data-path", Nothing),
-        ("data-cache-path", Nothing),
-        ("train-data-path", Nothing),
-        ("valid-data-path", Nothing),
-        ("mock-data", Nothing),
-        ("tokenizer-*", Nothing),
-        ("vocab-file", Nothing),
-        ("merge-file", Nothing),
-        ("num-workers", Nothing),
-        ("dataloader-type", Nothing),
-        ("eval-*", Nothing),
-        ("save*", Nothing),
-        ("load", Nothing),
-        ("no-load-*", Nothing),
-        ("no-save-*", Nothing),
-        ("ckpt-*", Nothing),
-        ("dist-ckpt-*", Nothing),
-        ("use-dist-ckpt", Nothing),
-        ("async-save", Nothing),
-        ("log-*", Nothing),
-        ("tensorboard-*", Nothing),
-        ("wandb-*", Nothing),
-        ("timing-log-*", Nothing),
-        ("profile*", Nothing),
-        ("manual-gc*", Nothing),
-        ("distributed-timeout-minutes", Nothing),
-        ("overlap-grad-reduce", Nothing),
-        ("overlap-param-gather", Nothing),
-        ("no-check-for-nan-in-loss-and-grad", Nothing),
-    ],
+        ("overlap-grad-reduce", NotCounted),
+        ("overlap-param-gather", NotCounted),
+    ]],
+    nothing: &[&[
+        "accumulate-allreduce-grads-in-fp32",
+        "use-mcore-models",
+        "train-iters",
+        "train-samples",
+        "exit-*",
+        "lr*",
+        "min-lr",
+        "weight-decay*",
+        "clip-grad",
+        "adam-*",
+        "init-method-std",
+        "seed",
+        "split",
+        "data-path",
+        "data-cache-path",
+        "train-data-path",
+        "valid-data-path",
+        "mock-data",
+        "tokenizer-*",
+        "vocab-file",
+        "merge-file",
+        "num-workers",
+        "dataloader-type",
+        "eval-*",
+        "save*",
+        "load",
+        "no-load-*",
+        "no-save-*",
+        "ckpt-*",
+        "dist-ckpt-*",
+        "use-dist-ckpt",
+        "async-save",
+        "log-*",
+        "tensorboard-*",
+        "wandb-*",
+        "timing-log-*",
+        "profile*",
+        "manual-gc*",
+        "distributed-timeout-minutes",
+        "no-check-for-nan-in-loss-and-grad",
+    ]],
     together,
 };
 
@@ -118,12 +107,16 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
         }
     }
     // The default rate is 0.1.
-    let drops = |key: &str| values.get(key).is_none_or(|rate| rate.parse() != Ok(0.0f64));
-    read.set_if(drops("hidden-dropout") || drops("attention-dropout"), "dropout", "");
+    let rates = ["hidden-dropout", "attention-dropout"].map(|key| values.get(key));
+    let drops = |rate: &Option<&str>| rate.is_none_or(|rate| rate.parse() != Ok(0.0f64));
+    read.set_if(rates.iter().any(drops), "dropout", "");
     read.set_if(values.is_on("cross-entropy-loss-fusion"), "loss", "fused");
     match (values.get("attention-backend"), values.get("transformer-impl"), values.is_on("use-flash-attn")) {
         (Some("unfused" | "local"), ..) | (None, Some("local"), false) => read.set("attention", "unfused"),
-        (None | Some("auto" | "flash" | "fused"), ..) => {}
+        (None | Some("auto" | "flash" | "fused"), None | Some("transformer_engine" | "local"), _) => {}
+        (None | Some("auto" | "flash" | "fused"), Some(other), _) => {
+            read.not_read.push(shown("transformer-impl", other));
+        }
         (Some(other), ..) => read.not_read.push(shown("attention-backend", other)),
     }
     recompute(values, read)?;
@@ -147,7 +140,8 @@ fn precision(values: &Values) -> Result<&'static str, InputError> {
 /// `--recompute-granularity` with its method, blocks and modules.
 fn recompute(values: &Values, read: &mut Read) -> Result<(), InputError> {
     let granularity = values.get("recompute-granularity");
-    let granularity = granularity.or(values.is_on("recompute-activations").then_some("selective"));
+    let activations = values.is_on("recompute-activations");
+    let granularity = granularity.or(activations.then_some("selective"));
     match (granularity, values.get("recompute-method")) {
         (None, _) => {}
         (Some("selective"), _) => {
@@ -205,7 +199,8 @@ fn model(values: &Values, read: &mut Read) -> Result<(), InputError> {
         model.push(',');
         model.push_str(setting);
     };
-    if let Some(groups) = values.get("num-query-groups").filter(|_| values.is_on("group-query-attention")) {
+    let grouped = values.is_on("group-query-attention");
+    if let Some(groups) = values.get("num-query-groups").filter(|_| grouped) {
         add(&format!("key_heads={groups}"));
     }
     if let Some(width) = values.get("kv-channels") {
@@ -221,23 +216,31 @@ fn model(values: &Values, read: &mut Read) -> Result<(), InputError> {
         (None, Ok(hidden)) if gated => add(&format!("feed_forward={}", (4 * hidden * 2 / 3) / 64 * 64)),
         _ => {}
     }
-    if values.get("normalization") == Some("RMSNorm") {
-        add("norm=rms");
+    match values.get("normalization") {
+        None | Some("LayerNorm") => {}
+        Some("RMSNorm") => add("norm=rms"),
+        Some(other) => read.not_read.push(shown("normalization", other)),
+    }
+    if let Some(epsilon) = values.get("norm-epsilon") {
+        add(&format!("epsilon={epsilon}"));
     }
     if values.is_on("untie-embeddings-and-output-weights") {
         add("tied=false");
     }
-    if values.is_on("disable-bias-linear") {
-        let queries = values.is_on("add-qkv-bias");
+    let [bare, queries] = ["disable-bias-linear", "add-qkv-bias"].map(|key| values.is_on(key));
+    if bare {
         add(&format!("attention_bias={queries},output_bias=false,feed_forward_bias=false"));
     }
-    let rotary =
-        values.get("position-embedding-type") == Some("rope") || values.is_on("use-rotary-position-embeddings");
-    if rotary {
-        add(&format!("learned_positions=false,theta={}", values.get("rotary-base").unwrap_or("10000")));
-        if let Some(part) = values.get("rotary-percent").filter(|part| part.parse() != Ok(1.0f64)) {
-            add(&format!("rotary_fraction={part}"));
+    let [base, part] = ["rotary-base", "rotary-percent"].map(|key| values.get(key));
+    match (values.is_on("use-rotary-position-embeddings"), values.get("position-embedding-type")) {
+        (true, _) | (_, Some("rope")) => {
+            add(&format!("learned_positions=false,theta={}", base.unwrap_or("10000")));
+            if let Some(part) = part.filter(|part| part.parse() != Ok(1.0f64)) {
+                add(&format!("rotary_fraction={part}"));
+            }
         }
+        (false, None | Some("learned_absolute")) => {}
+        (false, Some(other)) => read.not_read.push(shown("position-embedding-type", other)),
     }
     if values.is_on("qk-layernorm") {
         add("query_norm=heads");

@@ -4,73 +4,61 @@ use lockstep_topology::InputError;
 
 use crate::hugging_face::name_of;
 use crate::read::Read;
-use crate::source::Does::{Is, Nothing, NothingIf, Together};
+use crate::source::Does::{Is, Model, NothingIf, Off};
 use crate::source::{Source, shown};
 use crate::values::Values;
 
 pub(crate) const TORCHTITAN: Source = Source {
     name: "torchtitan",
     marks: &["parallelism.*", "activation_checkpoint.*", "training.seq_len", "model.flavor"],
-    keys: &[
-        ("training.local_batch_size", Is("micro-batch-size")),
-        ("training.batch_size", Is("micro-batch-size")),
+    keys: &[&[
+        ("model.name", Model),
+        ("model.flavor", Model),
         ("training.seq_len", Is("seq-length")),
-        ("training.global_batch_size", Together),
-        ("training.compile", Together),
-        ("training.mixed_precision_param", Together),
         ("training.mixed_precision_reduce", NothingIf(&["float32"])),
-        ("training.dtype", Together),
-        ("training.enable_cpu_offload", NothingIf(&[])),
-        ("training.steps", Nothing),
-        ("training.dataset*", Nothing),
-        ("training.max_norm", Nothing),
-        ("training.seed", Nothing),
-        ("training.gc_*", Nothing),
-        ("training.warmup_steps", Nothing),
-        ("parallelism.tensor_parallel_degree", Together),
+        ("training.enable_cpu_offload", Off),
         ("parallelism.pipeline_parallel_degree", Is("pp")),
         ("parallelism.context_parallel_degree", Is("cp")),
         ("parallelism.expert_parallel_degree", Is("ep")),
-        ("parallelism.data_parallel_shard_degree", Together),
-        ("parallelism.data_parallel_replicate_degree", Together),
         ("parallelism.fsdp_reshard_after_forward", NothingIf(&["default"])),
         ("parallelism.pipeline_parallel_schedule", NothingIf(&["1F1B"])),
-        ("parallelism.enable_async_tensor_parallel", NothingIf(&[])),
-        ("parallelism.enable_compiled_autograd", NothingIf(&[])),
-        ("parallelism.disable_loss_parallel", NothingIf(&[])),
+        ("parallelism.enable_async_tensor_parallel", Off),
+        ("parallelism.enable_compiled_autograd", Off),
+        ("parallelism.disable_loss_parallel", Off),
         ("parallelism.expert_tensor_parallel_degree", NothingIf(&["1"])),
         ("parallelism.context_parallel_rotate_method", NothingIf(&["allgather"])),
-        ("activation_checkpoint.*", Together),
-        ("compile.enable", Together),
         ("compile.components", NothingIf(&["model", "model,loss"])),
-        ("float8.enable_float8_linear", Together),
-        ("model.converters", Together),
-        ("model.name", Together),
-        ("model.flavor", Together),
-        ("model.tokenizer_path", Nothing),
-        ("model.hf_assets_path", Nothing),
-        ("model.print_after_conversion", Nothing),
         ("model.norm_type", NothingIf(&["rmsnorm"])),
-        ("optimizer.name", Together),
-        ("optimizer.early_step_in_backward", NothingIf(&[])),
-        ("optimizer.lr*", Nothing),
-        ("optimizer.eps", Nothing),
-        ("optimizer.beta*", Nothing),
-        ("optimizer.weight_decay", Nothing),
+        ("optimizer.early_step_in_backward", Off),
         ("optimizer.implementation", NothingIf(&["fused"])),
-        ("optimizer.fused", Nothing),
         ("float8.filter_fqns", NothingIf(&["output"])),
         ("float8.recipe_name", NothingIf(&["tensorwise"])),
-        ("job.*", Nothing),
-        ("profiling.*", Nothing),
-        ("metrics.*", Nothing),
-        ("lr_scheduler.*", Nothing),
-        ("checkpoint.*", Nothing),
-        ("comm.*", Nothing),
-        ("validation.*", Nothing),
-        ("debug.*", Nothing),
-        ("experimental.*", NothingIf(&[])),
-    ],
+        ("experimental.*", Off),
+    ]],
+    nothing: &[&[
+        "training.steps",
+        "training.dataset*",
+        "training.max_norm",
+        "training.seed",
+        "training.gc_*",
+        "training.warmup_steps",
+        "model.tokenizer_path",
+        "model.hf_assets_path",
+        "model.print_after_conversion",
+        "optimizer.lr*",
+        "optimizer.eps",
+        "optimizer.beta*",
+        "optimizer.weight_decay",
+        "optimizer.fused",
+        "job.*",
+        "profiling.*",
+        "metrics.*",
+        "lr_scheduler.*",
+        "checkpoint.*",
+        "comm.*",
+        "validation.*",
+        "debug.*",
+    ]],
     together,
 };
 
@@ -83,15 +71,23 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
     }
     // Of the ranks -1 stands for all that are left.
     match (of("data_parallel_replicate_degree").unwrap_or("1"), of("data_parallel_shard_degree").unwrap_or("-1")) {
-        ("1", _) => read.set("strategy", "fsdp"),
-        (_, "1") => read.set("strategy", "ddp"),
+        ("1", shards) => {
+            read.set("strategy", "fsdp");
+            read.set_if(shards != "-1", "dp", shards);
+        }
+        (copies, "1") => {
+            read.set("strategy", "ddp");
+            read.set("dp", copies);
+        }
         (copies, shards) => {
             read.set("strategy", "fsdp");
             read.not_read.push(format!("data_parallel_replicate_degree {copies} beside shard_degree {shards}"));
         }
     }
+    batches(values, read);
     let converters = values.get("model.converters").unwrap_or_default();
-    let narrow = converters.contains("float8") || values.is_on("float8.enable_float8_linear");
+    let enabled = values.is_on("float8.enable_float8_linear");
+    let narrow = enabled || converters.contains("float8");
     if let Some(other) = converters.split(',').find(|of| !of.is_empty() && !of.contains("float8")) {
         read.not_read.push(shown("model.converters", other));
     }
@@ -103,25 +99,30 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
         [None | Some("float32"), None | Some("bfloat16")] => read.set("precision", "bf16"),
         [dtype, param] => read.not_read.push(format!("training.dtype {dtype:?}, mixed_precision_param {param:?}")),
     }
-    read.set_if(values.is_on("training.compile") || values.is_on("compile.enable"), "compile", "");
-    if let Some(batch) = values.get("training.global_batch_size").filter(|batch| *batch != "-1") {
-        read.set("global-batch-size", batch);
-    }
+    let compiles = ["training.compile", "compile.enable"].map(|key| values.is_on(key));
+    read.set_if(compiles.contains(&true), "compile", "");
     let option = values.get("activation_checkpoint.selective_ac_option");
     match (values.get("activation_checkpoint.mode").unwrap_or("selective"), option) {
         ("none", _) => {}
         ("full", _) => read.set("recompute", "full"),
         ("selective", Some("op")) => read.set("recompute", "selective"),
-        ("selective", every) => read.not_read.push(format!("selective_ac_option {}", every.unwrap_or("2"))),
+        ("selective", every) => {
+            read.not_read.push(shown("activation_checkpoint.selective_ac_option", every.unwrap_or("2")));
+        }
         (mode, _) => read.not_read.push(shown("activation_checkpoint.mode", mode)),
     }
     match values.get("optimizer.name") {
         None | Some("AdamW" | "Adam") => read.set("optimizer", "adamw"),
         Some(other) => read.not_read.push(shown("optimizer.name", other)),
     }
-    if has_model {
-        return Ok(());
+    match has_model {
+        true => Ok(()),
+        false => model(values, read),
     }
+}
+
+/// The model by its name and flavor.
+fn model(values: &Values, read: &mut Read) -> Result<(), InputError> {
     let (name, flavor) = (values.get("model.name"), values.get("model.flavor"));
     let known = match (name, flavor) {
         (Some("llama3"), Some("8B")) => Some("llama-3-8b"),
@@ -139,4 +140,22 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
         None => read.set("model", name_of(&format!("{} {}", name.unwrap_or("?"), flavor.unwrap_or("?")))?),
     }
     Ok(())
+}
+
+/// Micro-batches: without stages all of a rank's batch is one, in a pipeline each has one sequence unless stated.
+fn batches(values: &Values, read: &mut Read) {
+    let local = values.first(&["training.local_batch_size", "training.batch_size"]);
+    let each = values.get("parallelism.pipeline_parallel_microbatch_size");
+    let stages = read.get("pp").is_some_and(|stages| stages != "1");
+    let micro = if stages { Some(each.unwrap_or("1")) } else { local };
+    if let Some(micro) = micro {
+        read.set("micro-batch-size", micro);
+    }
+    let global = values.get("training.global_batch_size").filter(|batch| *batch != "-1");
+    let number = |of: Option<&str>| of.and_then(|of| of.parse::<u64>().ok()).filter(|of| *of > 0);
+    match (global, number(local).zip(number(micro))) {
+        (Some(global), _) => read.set("global-batch-size", global),
+        (None, Some((local, micro))) if stages => read.set("accumulate", local.div_ceil(micro).to_string()),
+        _ => {}
+    }
 }
