@@ -1,5 +1,6 @@
 //! Tests `lockstep memory`: published runs beside the account, the questions of docs/memory.md, answers in all forms, refusals.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -138,6 +139,47 @@ fn files_of_other_frameworks_stand_for_our_flags() {
     let back = megatron(&predict.split(' ').collect::<Vec<_>>());
     let ours = "--tp 2 --strategy sequence-parallel:zero-1 --micro-batch-size 1 --global-batch-size 8 --seq-length 2048 --dtype bf16";
     assert_eq!(back, said(&format!("{predict} {ours} --optimizer adamw")));
+}
+
+/// An experiment that names a file of another framework is what its flags are, where it says nothing itself.
+#[test]
+fn experiments_take_files_of_other_frameworks() {
+    let folder = folder("memory-experiments");
+    let flags = "--micro-batch-size 2 --global-batch-size 32 --seq-length 512 --tensor-model-parallel-size 2 --bf16 \
+                 --pipeline-model-parallel-size 2 --use-distributed-optimizer --lr 1e-4 --hidden-dropout 0 --attention-dropout 0";
+    let quoted = |flags: &str| -> String {
+        let words: Vec<&str> = flags.split(" --").map(|one| one.trim().trim_start_matches("--")).collect();
+        let line = |one: &&str| {
+            let (key, value) = one.split_once(' ').unwrap_or((one, "true"));
+            format!("\"{}\": \"{}\"", key.replace('-', "_"), value.trim())
+        };
+        format!("{{{}}}", words.iter().map(line).collect::<Vec<_>>().join(","))
+    };
+    fs::write(folder.join("args.json"), quoted(flags)).unwrap();
+    let start = "name = \"e\"\nmodel = \"llama-3.2-1b\"\ncluster = \"dgx-h100\"\nranks = 8\n";
+    let predicted = |name: &str, rest: &str| {
+        fs::write(folder.join(name), format!("{start}{rest}")).unwrap();
+        rows(&folder, "sim-predict", &["sim", "predict", name])
+    };
+    let by_file = predicted("by-file.toml", "from = \"args.json\"\n");
+    let words =
+        ["sim", "predict", "--model", "llama-3.2-1b", "--cluster", "dgx-h100", "--ranks", "8", "--from", "args.json"];
+    assert_eq!(by_file, rows(&folder, "sim-predict", &words));
+    assert_eq!((by_file[0]["batch_per_rank"].as_u64(), by_file[0]["global_batch"].as_u64()), (Some(2), Some(32)));
+    // What the experiment says itself stands.
+    let own =
+        predicted("own.toml", "batch_per_rank = 4\nfrom = \"args.json\"\nmesh = \"data=8\"\nstrategy = \"zero-3\"\n");
+    assert_eq!((own[0]["batch_per_rank"].as_u64(), own[0]["strategy"].as_str()), (Some(4), Some("zero-3")));
+    // What is not understood is refused, unless that is asked for.
+    fs::write(folder.join("more.json"), quoted(&format!("{flags} --made-up-flag 3"))).unwrap();
+    fs::write(folder.join("more.toml"), format!("{start}from = \"more.json\"\n")).unwrap();
+    let refused = lockstep(&folder, &["sim", "predict", "more.toml"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        refused.status.code() == Some(2) && said.contains("made-up-flag") && said.contains("ignore = true"),
+        "{said}"
+    );
+    assert_eq!(predicted("ignored.toml", "from = { file = \"more.json\", ignore = true }\n"), by_file);
 }
 
 #[test]

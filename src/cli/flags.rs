@@ -9,12 +9,12 @@ use lockstep_sim::FoldRule;
 use lockstep_topology::aliases::{of_key, ours};
 use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, ErrorPlace, InputError, library_of_gpus};
 
-use super::axis_flags::AxisSizes;
+use super::axis_flags;
 use lockstep_experiment::form::Style;
 use lockstep_experiment::form::parse_chunk;
 pub(super) use lockstep_experiment::form::{algorithm, parsed, positive};
 use lockstep_experiment::setting::{Commands, Flag};
-use lockstep_experiment::{Batch, Experiment, TransportKind, default_note, settings};
+use lockstep_experiment::{AxisSizes, Batch, Experiment, TransportKind, default_note, settings};
 
 /// The flags of all settings of a command.
 #[derive(Debug, Clone)]
@@ -98,7 +98,7 @@ impl<const COMMAND: Commands> Display for SettingFlags<COMMAND> {
 impl<const COMMAND: Commands> Args for SettingFlags<COMMAND> {
     fn augment_args(command: Command) -> Command {
         let command = flags(COMMAND).fold(command, |command, flag| command.arg(argument(flag)));
-        let command = if has_mesh(COMMAND) { AxisSizes::augment(command) } else { command };
+        let command = if has_mesh(COMMAND) { axis_flags::augment(command) } else { command };
         denied(COMMAND).fold(command, |command, (flag, name)| {
             let help = format!("The same as --{}=false", flag.setting.key.replace('_', "-"));
             let argument = Arg::new(name.clone()).long(name).help(help).action(ArgAction::SetTrue);
@@ -124,7 +124,7 @@ impl<const COMMAND: Commands> FromArgMatches for SettingFlags<COMMAND> {
             matches.get_flag(&name).then(|| (flag.setting.key, vec!["false".to_owned()]))
         };
         let given = flags(COMMAND).filter_map(texts).chain(denied(COMMAND).filter_map(no)).collect();
-        let axes = if has_mesh(COMMAND) { AxisSizes::of(matches) } else { AxisSizes::default() };
+        let axes = if has_mesh(COMMAND) { axis_flags::sizes(matches) } else { AxisSizes::default() };
         Ok(SettingFlags { given, axes })
     }
 

@@ -68,7 +68,7 @@ pub(super) fn taken(root: &Command, matches: &ArgMatches) -> Result<Option<Taken
     };
     let read = if predicts { read.for_predictions() } else { read };
     if !has("ignore") {
-        read.check(&place)?;
+        read.check(&place, &format!("add {}", ErrorPlace::Flag("ignore")))?;
     }
     let instead = |flag: &str| INSTEAD.iter().any(|(of, other)| *of == flag && has(other));
     let flags = read.flags.iter().filter(|(flag, _)| !has(flag) && !instead(flag));

@@ -109,6 +109,8 @@ pub(super) const VALUES: &[(&str, &str, Option<&str>)] = &[
     ("--recompute", "memory", Some("full")),
     ("--precision", "memory", Some("fp32")),
     ("--half-gradients", "memory", None),
+    ("--no-transpose-cache", "memory", None),
+    ("--defer-head-gradients", "memory", Some("4")),
     ("--optimizer", "memory", Some("adamw8bit")),
     ("--offload-optimizer", "memory", None),
     ("--lora", "memory", Some("r=4")),

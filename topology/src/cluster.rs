@@ -62,7 +62,7 @@ pub use transport::RouteTransport;
 pub const MOST_DEVICES: u64 = 4_000_000;
 
 /// The clusters that ship with the project: name and TOML text, by name.
-const PRESETS: [(&str, &str); 32] = [
+const PRESETS: [(&str, &str); 39] = [
     ("a3-highgpu-8g", include_str!("../clusters/a3-highgpu-8g.toml")),
     ("a3-megagpu-8g", include_str!("../clusters/a3-megagpu-8g.toml")),
     ("big-basin-50gbe", include_str!("../clusters/big-basin-50gbe.toml")),
@@ -75,6 +75,9 @@ const PRESETS: [(&str, &str); 32] = [
     ("dgx1-v100", include_str!("../clusters/dgx1-v100.toml")),
     ("ethernet-4", include_str!("../clusters/ethernet-4.toml")),
     ("ethernet-gpu-8", include_str!("../clusters/ethernet-gpu-8.toml")),
+    ("g5.48xlarge", include_str!("../clusters/g5.48xlarge.toml")),
+    ("g6.48xlarge", include_str!("../clusters/g6.48xlarge.toml")),
+    ("g6e.48xlarge", include_str!("../clusters/g6e.48xlarge.toml")),
     ("gb200-nvl72", include_str!("../clusters/gb200-nvl72.toml")),
     ("gb300-nvl72", include_str!("../clusters/gb300-nvl72.toml")),
     ("k20x8-pcie2", include_str!("../clusters/k20x8-pcie2.toml")),
@@ -92,6 +95,10 @@ const PRESETS: [(&str, &str); 32] = [
     ("p5.48xlarge", include_str!("../clusters/p5.48xlarge.toml")),
     ("p5en.48xlarge", include_str!("../clusters/p5en.48xlarge.toml")),
     ("p6-b200.48xlarge", include_str!("../clusters/p6-b200.48xlarge.toml")),
+    ("rtx-3090-2", include_str!("../clusters/rtx-3090-2.toml")),
+    ("rtx-4090-2", include_str!("../clusters/rtx-4090-2.toml")),
+    ("rtx-5090-2", include_str!("../clusters/rtx-5090-2.toml")),
+    ("rtx-a6000-4", include_str!("../clusters/rtx-a6000-4.toml")),
     ("titan-gemini", include_str!("../clusters/titan-gemini.toml")),
     ("titanx8-pcie3", include_str!("../clusters/titanx8-pcie3.toml")),
     ("workstation", include_str!("../clusters/workstation.toml")),

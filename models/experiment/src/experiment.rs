@@ -16,6 +16,7 @@ use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 
 use crate::batch::Batch;
 use crate::device::DeviceChoice;
+use crate::foreign::Foreign;
 use crate::growth::Growth;
 use crate::input::Stated as StatedInput;
 use crate::noise::StatedNoise;

@@ -7,11 +7,13 @@
 mod rows;
 
 pub mod alike;
+mod axis_sizes;
 mod batch;
 mod configuration;
 mod device;
 pub mod driver_log;
 mod experiment;
+mod foreign;
 pub mod form;
 mod growth;
 pub mod identity;
@@ -51,10 +53,12 @@ use std::path::Path;
 
 use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
+pub use axis_sizes::{AXIS_SIZES, AxisSizes, INTERLEAVE};
 pub use batch::Batch;
 pub use configuration::Configuration;
 pub use device::DeviceChoice;
 pub use experiment::{Arm, Axes, Choice, Experiment, Length, THIS_MACHINE};
+pub use foreign::Foreign;
 pub use growth::Growth;
 pub use input::Stated as StatedInput;
 pub use learners::{Learners, default_method, default_note};

@@ -32,11 +32,12 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     }
     let root = document.table("an experiment", &keys())?;
     root.need("name", "\"lenet-scaling\"")?;
-    if root.get("solver").is_none() {
+    if root.get("solver").is_none() && root.get("from").is_none() {
         root.need("model", "\"lenet\"")?;
     }
     let mut experiment = Experiment::default();
     take(&mut experiment, &root, &["sweep", "arm"])?;
+    experiment.follow_foreign()?;
     // Arms are the rest of the experiment with their own keys replaced.
     if let Some(entry) = root.get("arm") {
         experiment.arms = arms(&experiment, &entry)?;

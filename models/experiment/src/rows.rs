@@ -321,6 +321,10 @@ macro_rules! rows {
          says", {
             value: "FILE", how: &BySolver, flag_of: PREDICT | RUN, in_arms: false, first: true,
         }
+        "from" from: Option<Foreign> = None,
+        "Take the settings in a file of another framework, those that nothing else sets, or in { file = FILE, ignore = true }", {
+            how: &SettingTable(foreign::read), in_arms: false,
+        }
         "weights" weights: Option<String> = None,
         "Start from these weights: of a decoder a .safetensors, an index of several, or a folder with either, as transformers names \
          tensors; or a .caffemodel, matched by layer name", {

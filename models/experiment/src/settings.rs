@@ -19,7 +19,7 @@ use crate::setting::{
 use crate::solver::BySolver;
 use crate::trained::{Trained, in_stages};
 use crate::unlike::{self, Unlike};
-use crate::{initial, input, noise, published, scenario};
+use crate::{foreign, initial, input, noise, published, scenario};
 
 /// The lists of chunks and algorithms, which have a value for "not given".
 const CHUNKS: List<Option<Bytes>> = List {

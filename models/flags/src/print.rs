@@ -100,6 +100,7 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
     for (is, flag) in [
         (layout.sequence_parallel, "sequence-parallel"),
         (layout.half_gradients, "grad-reduce-in-bf16"),
+        (!layout.transpose_cache, "disable-parameter-transpose-cache"),
         (layout.offload, "optimizer-cpu-offload"),
         (layout.attention == AttentionKernel::Unfused, "attention-backend unfused"),
     ] {
@@ -109,6 +110,9 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
     }
     if !layout.dropout {
         add("attention-dropout 0 --hidden-dropout", &0);
+    }
+    if layout.deferred_heads > 0 {
+        lines.push(format!("--defer-embedding-wgrad-compute --wgrad-deferral-limit {}", layout.deferred_heads));
     }
     lines.extend(again(&layout.recompute));
     lines.extend(sizes(decoder));

@@ -1,6 +1,6 @@
 //! `Read`: what the flags of another framework are here, and what of them is not.
 
-use lockstep_topology::{ErrorPlace, InputError};
+use lockstep_topology::InputError;
 
 /// What another framework's flags or file say, as ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,17 +40,17 @@ impl Read {
         }
     }
 
-    /// Refuses what is not understood.
+    /// Refuses what is not understood; `ignore` says how to leave it out.
     ///
     /// # Errors
     /// All of it, with the cure.
-    pub fn check(&self, place: &str) -> Result<(), InputError> {
+    pub fn check(&self, place: &str, ignore: &str) -> Result<(), InputError> {
         if self.not_read.is_empty() {
             return Ok(());
         }
-        let (them, ignore) = (if self.not_read.len() == 1 { "it" } else { "them" }, ErrorPlace::Flag("ignore"));
+        let them = if self.not_read.len() == 1 { "it" } else { "them" };
         let message =
-            format!("may change memory or time in ways that are not understood here: take {them} out, or add {ignore}");
+            format!("may change memory or time in ways that are not understood here: take {them} out, or {ignore}");
         Err(InputError::new(place, self.not_read.join(", "), message))
     }
 
@@ -76,6 +76,7 @@ impl Read {
             match (*flag, value.as_str()) {
                 ("strategy" | "sequence-parallel" | "stack", _) | ("cp" | "ep", "1") => {}
                 ("optimizer", "momentum") => self.set("optimizer", "sgd"),
+                ("no-transpose-cache" | "defer-head-gradients", _) => self.not_counted.push(place()),
                 ("half-gradients", _) => self.set("gradients", "half"),
                 ("loss" | "attention" | "dropout" | "compile" | "cp-exchange", _) => self.not_counted.push(place()),
                 ("cp" | "ep" | "lora" | "quantize" | "offload-optimizer", _)

@@ -13,17 +13,17 @@ use crate::stack::GIB;
 pub struct Board {
     /// By which commands know it.
     pub name: String,
+    /// Its name in the catalogue of GPUs (`topology/gpus.toml`), which has its rates.
+    pub gpu: String,
+    /// A shipped cluster of such GPUs, by whose name predictions know it.
+    pub cluster: Option<String>,
     /// MiB that programs can use, as the driver's tool reports the whole less what it keeps.
     pub usable_mib: u64,
     /// Compute capability times ten; 94 stands for AMD's gfx942.
     pub capability: u32,
     /// GPUs of a host, usually.
     pub per_host: u64,
-    /// Bandwidth of its memory, in GB/s.
-    pub memory_gbs: f64,
-    /// Dense bf16 products, in TFLOP/s.
-    pub bf16_tflops: f64,
-    /// Where the figures come from.
+    /// Where the figures of its memory come from.
     pub provenance: String,
 }
 
@@ -52,7 +52,7 @@ impl Board {
     }
 }
 
-/// All boards: name, usable MiB, capability, GPUs of a host, GB/s, bf16 TFLOP/s, provenance, with bars between.
+/// All boards: name, GPU, cluster, usable MiB, capability, GPUs of a host, provenance, with bars between.
 static TABLE: &str = include_str!("boards.txt");
 
 /// The boards of the table, in its order.
@@ -60,14 +60,14 @@ pub static BOARDS: LazyLock<Vec<Board>> = LazyLock::new(|| TABLE.lines().filter_
 
 fn row(line: &str) -> Option<Board> {
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-    let [name, usable, capability, per_host, memory, bf16, provenance] = cells[..] else { return None };
+    let [name, gpu, cluster, usable, capability, per_host, provenance] = cells[..] else { return None };
     Some(Board {
         name: name.to_owned(),
+        gpu: gpu.to_owned(),
+        cluster: (cluster != "-").then(|| cluster.to_owned()),
         usable_mib: usable.parse().ok()?,
         capability: capability.parse().ok()?,
         per_host: per_host.parse().ok()?,
-        memory_gbs: memory.parse().ok()?,
-        bf16_tflops: bf16.parse().ok()?,
         provenance: provenance.to_owned(),
     })
 }

@@ -92,6 +92,10 @@ pub struct Layout {
     pub precision: Precision,
     /// Whether gradients add up in 2 bytes where the stack would take 4.
     pub half_gradients: bool,
+    /// Whether weights in fp8 are kept in both orders, so that the backward pass does not transpose them.
+    pub transpose_cache: bool,
+    /// Micro-batches whose gradient of the output layer's weight waits for the end of the step, at most.
+    pub deferred_heads: u64,
     /// The optimizer.
     pub optimizer: Optimizer,
     /// Whether the optimizer's states are in the host's memory.
@@ -130,6 +134,8 @@ impl Default for Layout {
             recompute: Recompute::None,
             precision: Precision::Bf16,
             half_gradients: false,
+            transpose_cache: true,
+            deferred_heads: 0,
             optimizer: Optimizer::AdamW,
             offload: false,
             lora: None,

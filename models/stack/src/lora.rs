@@ -79,6 +79,16 @@ impl Lora {
         self.here(decoder).map(|target| target.features(decoder)).map(|(i, o)| u64::from(self.rank) * (i + o)).sum()
     }
 
+    /// Whether there are adapters beside any of these products.
+    pub(crate) fn has(&self, targets: &[Target]) -> bool {
+        self.targets.iter().any(|target| targets.contains(target))
+    }
+
+    /// Bytes of an element of an adapter's input: the dropped features and their mask, or the features themselves.
+    pub(crate) fn input_bytes(&self, element: u64) -> u64 {
+        element + u64::from(self.dropout)
+    }
+
     /// The products of `decoder` that have adapters.
     pub fn here<'a>(&'a self, decoder: &Decoder) -> impl Iterator<Item = Target> + 'a {
         let gated = decoder.gated;

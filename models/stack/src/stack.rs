@@ -192,6 +192,11 @@ pub trait Stack: Sync {
     /// What a parameter that trains takes.
     fn states(&self, layout: &Layout) -> States;
 
+    /// Bytes of the weights that train, where no adapters do.
+    fn weights(&self, holding: &Holding, layout: &Layout) -> u64 {
+        self.states(layout).weights.of(holding.all())
+    }
+
     /// Bytes of frozen parameters.
     fn frozen(&self, holding: &Holding, layout: &Layout) -> u64;
 
@@ -203,6 +208,11 @@ pub trait Stack: Sync {
 
     /// What scores and loss take; `table` are the elements of the head's matrix on this rank.
     fn head(&self, decoder: &Decoder, layout: &Layout, table: u64) -> Head;
+
+    /// What waits for the end of a step of a micro-batch whose gradient of the head's weight is deferred.
+    fn deferred_head(&self, _: &Decoder, _: &Layout, _: u64) -> u64 {
+        0
+    }
 
     /// Gathered parameters and their whole gradients: in forward and backward passes of layers, and of the head.
     fn gathered(&self, holding: &Holding, layout: &Layout) -> [u64; 3];

@@ -33,8 +33,35 @@ pub(super) fn report(file: &Path) -> Result<Report<MemoryBesideRow>, InputError>
         }
         rows.push(row(line).map_err(|(value, message)| InputError::new(place(), value, message))?);
     }
-    let notes = summary(&rows);
+    let mut notes = summary(&rows);
+    notes.extend(common(&mut rows));
     Ok(Report::new(rows, notes))
+}
+
+/// Takes the flags that all runs have out of their rows, and says which they are.
+fn common(rows: &mut [MemoryBesideRow]) -> Option<String> {
+    let all: Vec<Vec<String>> = rows.iter().map(|row| settings(&row.flags)).collect();
+    let (first, rest) = all.split_first()?;
+    let shared: Vec<&String> = first.iter().filter(|one| rest.iter().all(|of| of.contains(one))).collect();
+    if rest.is_empty() || shared.is_empty() {
+        return None;
+    }
+    for (row, of) in rows.iter_mut().zip(&all) {
+        row.flags = of.iter().filter(|one| !shared.contains(one)).cloned().collect::<Vec<_>>().join(" ");
+    }
+    Some(format!("all runs: {}", shared.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(" ")))
+}
+
+/// Flags, each with its value.
+fn settings(flags: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for word in flags.split_whitespace() {
+        match all.last_mut().filter(|_| !word.starts_with("--")) {
+            Some(last) => *last += &format!(" {word}"),
+            None => all.push(word.to_owned()),
+        }
+    }
+    all
 }
 
 /// The row of a line; an error is a value and what is wrong.

@@ -70,6 +70,12 @@ pub(super) struct LayoutFlags {
     /// Add gradients up in 2 bytes where Megatron takes 4
     #[arg(long)]
     half_gradients: bool,
+    /// fp8: transpose weights in each backward pass instead of keeping them in both orders
+    #[arg(long)]
+    no_transpose_cache: bool,
+    /// Micro-batches whose gradient of the output layer's weight waits for the end of the step (--wgrad-deferral-limit)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    defer_head_gradients: u64,
     /// adamw, adamw8bit, adamw-bf16, momentum or sgd
     #[arg(long, value_name = "NAME", default_value = "adamw", value_parser = parsed::<Optimizer>)]
     optimizer: Optimizer,
@@ -265,6 +271,8 @@ impl LayoutFlags {
             recompute: self.recompute.clone(),
             precision: self.precision.unwrap_or(stack.precision()),
             half_gradients: self.half_gradients,
+            transpose_cache: !self.no_transpose_cache,
+            deferred_heads: self.defer_head_gradients,
             optimizer: self.optimizer,
             offload: self.offload_optimizer,
             lora: self.lora.clone(),

@@ -42,6 +42,7 @@ pub(crate) const MEGATRON: Source = Source {
         ("seq-length", Is("seq-length")),
         ("sequence-parallel", Switches("sequence-parallel")),
         ("grad-reduce-in-bf16", Switches("half-gradients")),
+        ("disable-parameter-transpose-cache", Switches("no-transpose-cache")),
         ("optimizer-cpu-offload", Switches("offload-optimizer")),
         ("make-vocab-size-divisible-by", NothingIf(&["128"])),
         ("apply-layernorm-1p", Off),
@@ -118,6 +119,11 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
             read.not_read.push(shown("transformer-impl", other));
         }
         (Some(other), ..) => read.not_read.push(shown("attention-backend", other)),
+    }
+    if values.is_on("defer-embedding-wgrad-compute") {
+        // A limit of 0, the default, is none.
+        let limit = values.get("wgrad-deferral-limit").filter(|limit| *limit != "0");
+        read.set("defer-head-gradients", limit.unwrap_or("1048576"));
     }
     recompute(values, read)?;
     stages(values, read)?;

@@ -31,11 +31,14 @@ pub(crate) fn holding(decoder: &Decoder, layout: &Layout, stack: &dyn Stack, sta
 /// What a rank keeps of its parameters through the step.
 pub(super) fn kept(holding: &Holding, layout: &Layout, stack: &dyn Stack) -> Live {
     let states = stack.states(layout);
-    let (trained, frozen) = match layout.lora {
-        Some(_) => (holding.layers * holding.adapters, stack.frozen(holding, layout)),
-        None => (holding.all(), 0),
+    let (trained, weights) = match layout.lora {
+        Some(_) => {
+            let trained = holding.layers * holding.adapters;
+            (trained, states.weights.of(trained) + stack.frozen(holding, layout))
+        }
+        None => (holding.all(), stack.weights(holding, layout)),
     };
-    Live::of(Part::Weights, states.weights.of(trained) + frozen)
+    Live::of(Part::Weights, weights)
         + Live::of(Part::Gradients, states.gradients.of(trained))
         + Live::of(Part::Optimizer, states.optimizer.of(trained))
 }

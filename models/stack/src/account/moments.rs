@@ -61,6 +61,15 @@ pub(super) fn of_stage(
     let parts = parts_in_flight(layout, stage);
     let of_part = activations.kept_by(in_part);
     let head = (stage + 1 == layout.pipeline).then(|| stack.head(decoder, layout, stack.table(decoder, layout)));
+    // The head's input and gradient of each micro-batch whose gradient of the weight waits for the end of the step.
+    let deferred = |but: u64| match head {
+        Some(_) => {
+            let waiting = layout.deferred_heads.min(layout.micro_batches).saturating_sub(but);
+            let bytes = stack.deferred_head(decoder, layout, stack.table(decoder, layout));
+            Live::of(Part::Logits, waiting * bytes)
+        }
+        None => Live::default(),
+    };
     let mut moments = Vec::new();
     let mut add = |name, live: Live| moments.push(Moment { name, live });
     // One layer's own work in a forward pass is small beside its gradients in the backward pass.
@@ -68,7 +77,7 @@ pub(super) fn of_stage(
     let held = base + of_part * (parts - 1);
     (1..=in_part).for_each(|layers| add("forward", held + activations.kept_by(layers) + gathered(gathered_forward)));
     if let Some(head) = head {
-        let full = held + of_part + gathered(gathered_head);
+        let full = held + of_part + gathered(gathered_head) + deferred(1);
         add("loss", full + Live::of(Part::Logits, head.forward));
         add("head", full + Live::of(Part::Logits, head.backward));
     }
@@ -78,7 +87,7 @@ pub(super) fn of_stage(
         // Gradients of the layers behind are there by now.
         let made = (gradients - grown) as u128 * u128::from(in_part - layers) / u128::from(in_part);
         let made = Live::of(Part::Gradients, made as u64);
-        add("backward", held + activations.kept_by(layers) + temporaries + whole + made);
+        add("backward", held + activations.kept_by(layers) + temporaries + whole + made + deferred(0));
     }
     add("optimizer", full + Live::of(Part::Gradients, gradients) + step(&holding, layout, stack));
     moments

@@ -21,6 +21,10 @@ pub enum Feature {
     Interleave,
     /// Gradients in 2 bytes beside master weights.
     HalfGradients,
+    /// Weights in fp8 in one order.
+    OneOrder,
+    /// Gradients of the output layer's weight at the end of a step.
+    DeferredHeads,
     /// Dropped features.
     Dropout,
     /// Compiled layers.
@@ -39,13 +43,15 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub(super) const ALL: [Feature; 13] = [
+    pub(super) const ALL: [Feature; 15] = [
         Feature::Tensor,
         Feature::Pipeline,
         Feature::Context,
         Feature::SequenceParallel,
         Feature::Interleave,
         Feature::HalfGradients,
+        Feature::OneOrder,
+        Feature::DeferredHeads,
         Feature::Dropout,
         Feature::Compile,
         Feature::Adapters,
@@ -64,6 +70,8 @@ impl Feature {
             Feature::SequenceParallel => "sequence_parallel",
             Feature::Interleave => "interleave",
             Feature::HalfGradients => "half_gradients",
+            Feature::OneOrder => "no_transpose_cache",
+            Feature::DeferredHeads => "defer_head_gradients",
             Feature::Dropout => "dropout",
             Feature::Compile => "compile",
             Feature::Adapters => "lora",
@@ -85,6 +93,8 @@ impl Feature {
             Feature::SequenceParallel => flag(layout.sequence_parallel),
             Feature::Interleave => count(layout.virtual_stages),
             Feature::HalfGradients => flag(layout.half_gradients),
+            Feature::OneOrder => flag(!layout.transpose_cache),
+            Feature::DeferredHeads => (layout.deferred_heads > 0).then(|| layout.deferred_heads.to_string()),
             Feature::Dropout => flag(layout.dropout),
             Feature::Compile => flag(layout.compile),
             Feature::Adapters => layout.lora.as_ref().map(ToString::to_string),
@@ -115,6 +125,13 @@ pub(super) fn together(layout: &Layout) -> Result<(), InputError> {
     }
     if layout.half_gradients && !matches!(layout.precision, Precision::Bf16 | Precision::F16 | Precision::F8) {
         return wrong("half_gradients", String::new(), "is of mixed precision: take precision bf16 or fp8");
+    }
+    if !layout.transpose_cache && layout.precision != Precision::F8 {
+        return wrong("no_transpose_cache", String::new(), "is of weights in fp8: take precision fp8");
+    }
+    if layout.deferred_heads > 0 && layout.pipeline == 1 {
+        let value = layout.deferred_heads.to_string();
+        return wrong("defer_head_gradients", value, "has no effect without stages: give pp too");
     }
     if layout.dropout && layout.attention == AttentionKernel::Flash && layout.lora.is_some() {
         return wrong("dropout", String::new(), "of adapters is part of lora: write dropout there");

@@ -6,12 +6,19 @@ use lockstep_models::Module;
 
 use crate::decoder::Decoder;
 use crate::layout::{AttentionKernel, ContextExchange, Layout, Loss, Sharding};
+use crate::lora::Target;
 use crate::numbers::Precision;
 use crate::part::Part;
 use crate::saved::Saved;
 use crate::stack::{Choices, Feature, Head, Holding, Kept, LOSSES, Stack, States, cublas_workspace};
 
 pub(super) struct Megatron;
+
+/// Products that are one, and have one adapter.
+const QKV: &[Target] = &[Target::Query, Target::Key, Target::Value];
+const OUTPUT: &[Target] = &[Target::Output];
+const UP: &[Target] = &[Target::Gate, Target::Up];
+const DOWN: &[Target] = &[Target::Down];
 
 impl Megatron {
     /// Bytes of an element of a product's input that is kept for the gradient of its weight.
@@ -42,6 +49,8 @@ impl Stack for Megatron {
             Feature::SequenceParallel,
             Feature::Interleave,
             Feature::HalfGradients,
+            Feature::OneOrder,
+            Feature::DeferredHeads,
             Feature::Dropout,
             Feature::Adapters,
             Feature::SmallMoments,
@@ -60,7 +69,7 @@ impl Stack for Megatron {
 
     fn caveat(&self, layout: &Layout) -> Option<&'static str> {
         match (&layout.lora, layout.precision) {
-            (Some(_), _) => Some("inputs of adapters that tensor ranks gather are not counted"),
+            (Some(_), _) => Some("published runs with adapters took up to a third more than their account"),
             (None, Precision::F8) => Some("published runs in fp8 took up to 14 % less than their account"),
             (None, _) => None,
         }
@@ -86,7 +95,6 @@ impl Stack for Megatron {
         let (weights, gradients, master) = match layout.precision {
             Precision::F32 => (4, 4, 0),
             Precision::PureBf16 => (2, 2, 0),
-            // In fp8 (`--fp8-param-gather`) a weight is there in both orders, a byte each.
             Precision::F8 | Precision::Bf16 | Precision::F16 => (2, if layout.half_gradients { 2 } else { 4 }, 4),
         };
         let step = if layout.half_gradients && master > 0 { 4 } else { 0 };
@@ -95,6 +103,14 @@ impl Stack for Megatron {
             gradients: whole(gradients),
             optimizer: Kept { bytes: if layout.offload { 0 } else { master + moments }, shards },
             step: Kept { bytes: if layout.offload { 0 } else { step }, shards },
+        }
+    }
+
+    fn weights(&self, holding: &Holding, layout: &Layout) -> u64 {
+        match layout.precision {
+            // `--fp8-param-gather`: matrices of layers a byte each, or one in each order; all else in bf16.
+            Precision::F8 if !layout.transpose_cache => 2 * holding.all() - holding.layers * holding.matrices,
+            _ => self.states(layout).weights.of(holding.all()),
         }
     }
 
@@ -111,48 +127,36 @@ impl Stack for Megatron {
         let (tokens, whole, t) = (layout.tokens(), layout.whole_tokens(), layout.tensor);
         let (element, input) = (layout.element(), Megatron::kept_input(layout));
         let split = |features: u64, bytes: u64| (tokens * features * bytes).div_ceil(t);
-        let flash = layout.attention == AttentionKernel::Flash;
-        let mut all: Vec<Saved> = Vec::new();
-        let mut save = |name, part, bytes, of: &'static [Module]| all.push(Saved { name, part, bytes, of });
-        let (queries, keys) = (decoder.query_features(), decoder.key_features());
-        let frozen = layout.lora.is_some();
-        save("input", Part::Norms, whole * decoder.hidden * element, &[]);
-        save("norm before attention", Part::Norms, whole * decoder.hidden * input, &[Module::LayerNorm]);
-        save("queries", Part::Attention, split(queries, element), &[]);
-        save("keys", Part::Attention, split(keys, element), &[]);
-        save("values", Part::Attention, split(keys, element), &[]);
-        if flash {
-            // In fp8 the product behind attention keeps a copy of its own, so that recomputation drops the output.
-            let copied = input != element && !frozen;
-            let of: &'static [Module] = if copied { &[Module::CoreAttention] } else { &[] };
-            save("output of attention", Part::Attention, split(queries, element), of);
-            if copied {
-                save("output of attention in fp8", Part::Attention, split(queries, input), &[]);
-            }
-            save("sums of exponentials", Part::Attention, split(decoder.heads, 4), &[Module::CoreAttention]);
-            if layout.context > 1 && self.exchange(layout) == ContextExchange::AllToAll {
-                save("output before the all-to-all", Part::Attention, split(queries, element), &[]);
-            }
-        } else {
-            let scores = split(decoder.heads * layout.seq_length, 1);
-            save("softmax", Part::Attention, scores * element, &[Module::CoreAttention]);
-            if layout.dropout {
-                save("dropped scores", Part::Attention, scores * element, &[Module::CoreAttention]);
-                save("mask of scores", Part::Attention, scores, &[Module::CoreAttention]);
-            }
-            save("output of attention", Part::Attention, split(queries, element), &[]);
-        }
+        // A product that trains keeps its input; of a frozen one its adapter does, after tensor ranks have gathered it.
+        let read = |targets: &[Target]| match &layout.lora {
+            None => whole * decoder.hidden * input,
+            Some(lora) if lora.has(targets) => tokens * decoder.hidden * lora.input_bytes(element),
+            Some(_) => 0,
+        };
+        let kept = |name, part, bytes, of: &'static [Module]| Saved { name, part, bytes, of };
+        let mut all = vec![
+            kept("input", Part::Norms, whole * decoder.hidden * element, &[]),
+            kept("norm before attention", Part::Norms, read(QKV), &[Module::LayerNorm]),
+        ];
+        all.extend(self.attention(decoder, layout));
         if layout.dropout {
-            save("mask behind attention", Part::Attention, whole * decoder.hidden, &[]);
+            all.push(kept("mask behind attention", Part::Attention, whole * decoder.hidden, &[]));
         }
-        save("input of the second norm", Part::Norms, whole * decoder.hidden * element, &[]);
         let second = &[Module::LayerNorm, Module::Mlp];
-        save("norm before feed-forward", Part::Norms, whole * decoder.hidden * input, second);
         let inner = if decoder.gated { 2 } else { 1 } * decoder.feed_forward;
-        save("input of the activation", Part::FeedForward, split(inner, element), &[Module::Mlp]);
-        save("output of the activation", Part::FeedForward, split(decoder.feed_forward, input), &[Module::Mlp]);
+        let output = match &layout.lora {
+            None => input,
+            Some(lora) if lora.has(DOWN) => lora.input_bytes(element),
+            Some(_) => 0,
+        };
+        all.extend([
+            kept("input of the second norm", Part::Norms, whole * decoder.hidden * element, &[]),
+            kept("norm before feed-forward", Part::Norms, read(UP), second),
+            kept("input of the activation", Part::FeedForward, split(inner, element), &[Module::Mlp]),
+            kept("output of the activation", Part::FeedForward, split(decoder.feed_forward, output), &[Module::Mlp]),
+        ]);
         if layout.dropout {
-            save("mask behind feed-forward", Part::FeedForward, whole * decoder.hidden, &[]);
+            all.push(kept("mask behind feed-forward", Part::FeedForward, whole * decoder.hidden, &[]));
         }
         all
     }
@@ -173,7 +177,9 @@ impl Stack for Megatron {
             }
             false => 0,
         };
-        activation.max(output).max(exchanged) + layout.whole_tokens() * decoder.hidden * element
+        let largest = decoder.shapes().iter().map(|(i, o)| i * o).max().unwrap_or(0);
+        let transposed = if layout.transpose_cache { 0 } else { largest.div_ceil(layout.tensor) };
+        activation.max(output).max(exchanged) + layout.whole_tokens() * decoder.hidden * element + transposed
     }
 
     fn head(&self, decoder: &Decoder, layout: &Layout, table: u64) -> Head {
@@ -192,6 +198,12 @@ impl Stack for Megatron {
         // The head's own dummy gradient is written when its backward pass ends.
         let dummy = if Megatron::is_fused(layout) && layout.lora.is_none() { table * 2 } else { 0 };
         Head { kept: last + kept, forward: last + most + gathered, backward: last + most + gathered + features + dummy }
+    }
+
+    fn deferred_head(&self, decoder: &Decoder, layout: &Layout, table: u64) -> u64 {
+        // Gradient of the scores, and what the output layer has read.
+        let scores = layout.tokens() * (table / decoder.hidden.max(1));
+        (scores + layout.whole_tokens() * decoder.hidden) * layout.element()
     }
 
     fn gathered(&self, _: &Holding, _: &Layout) -> [u64; 3] {
@@ -220,6 +232,52 @@ impl Stack for Megatron {
 }
 
 impl Megatron {
+    /// What attention saves, and the adapters of its products.
+    fn attention(&self, decoder: &Decoder, layout: &Layout) -> Vec<Saved> {
+        let (tokens, t) = (layout.tokens(), layout.tensor);
+        let (element, input) = (layout.element(), Megatron::kept_input(layout));
+        let split = |features: u64, bytes: u64| (tokens * features * bytes).div_ceil(t);
+        let (queries, keys) = (decoder.query_features(), decoder.key_features());
+        let mut all: Vec<Saved> = Vec::new();
+        let mut save = |name, bytes, of: &'static [Module]| all.push(Saved { name, part: Part::Attention, bytes, of });
+        if decoder.query_norm {
+            save("input of norms of heads", split(queries + keys, element), &[]);
+        }
+        save("queries", split(queries, element), &[]);
+        save("keys", split(keys, element), &[]);
+        save("values", split(keys, element), &[]);
+        if layout.attention == AttentionKernel::Flash {
+            // In fp8 the product behind attention keeps a copy of its own, so that recomputation drops the output.
+            let copied = input != element && layout.lora.is_none();
+            let of: &'static [Module] = if copied { &[Module::CoreAttention] } else { &[] };
+            save("output of attention", split(queries, element), of);
+            if copied {
+                save("output of attention in fp8", split(queries, input), &[]);
+            }
+            save("sums of exponentials", split(decoder.heads, 4), &[Module::CoreAttention]);
+            if layout.context > 1 && self.exchange(layout) == ContextExchange::AllToAll {
+                save("output before the all-to-all", split(queries, element), &[]);
+            }
+        } else {
+            let scores = split(decoder.heads * layout.seq_length, 1);
+            save("softmax", scores * element, &[Module::CoreAttention]);
+            if layout.dropout {
+                save("dropped scores", scores * element, &[Module::CoreAttention]);
+                save("mask of scores", scores, &[Module::CoreAttention]);
+            }
+            save("output of attention", split(queries, element), &[]);
+        }
+        if let Some(lora) = &layout.lora {
+            // The output of attention is there already, but for what is dropped of it.
+            if lora.dropout && lora.has(OUTPUT) {
+                save("dropped output of attention", split(queries, lora.input_bytes(element)), &[]);
+            }
+            let adapters = [QKV, OUTPUT, UP, DOWN].iter().filter(|of| lora.has(of)).count() as u64;
+            save("features inside adapters", tokens * u64::from(lora.rank) * adapters * element, &[]);
+        }
+        all
+    }
+
     fn exchange(&self, layout: &Layout) -> ContextExchange {
         layout.context_exchange.unwrap_or(self.context_exchange())
     }

@@ -215,9 +215,20 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn boards_have_figures_and_provenance() {
     assert_eq!(crate::BOARDS.len(), 18);
+    let catalogue = lockstep_topology::cluster::catalogue().unwrap();
     for board in crate::BOARDS.iter() {
-        assert!(board.usable_gib() > 20.0 && board.memory_gbs > 200.0 && board.bf16_tflops > 50.0, "{board:?}");
+        let gpu = catalogue.iter().find(|gpu| gpu.name == board.gpu).unwrap();
+        let part = board.usable_gib() / (gpu.spec.memory.0 as f64 / crate::GIB);
+        assert!((0.8..1.0).contains(&part), "{board:?}: {part}");
         assert!(board.provenance.len() > 10 && [2, 4, 8].contains(&board.per_host), "{board:?}");
+        if let Some(name) = &board.cluster {
+            let cluster = lockstep_topology::Cluster::load(name).unwrap();
+            let models = cluster.devices().iter().filter_map(|device| match &device.kind {
+                lockstep_topology::cluster::DeviceKind::Gpu(spec) => Some(spec.model.as_str()),
+                _ => None,
+            });
+            assert!(models.clone().count() > 1 && models.clone().all(|model| model == board.gpu), "{board:?}");
+        }
         assert_eq!(format!("8x{}", board.name).parse::<Gpus>().unwrap().board, board);
     }
 }

@@ -195,6 +195,32 @@ fn machines_have_the_gpus_links_and_nics_of_their_data_sheets() {
 }
 
 #[test]
+fn boards_on_pci_express_meet_in_their_host() {
+    // GPUs of a host, Gbit/s of all its NICs, whether the driver lets GPUs read each other's memory.
+    for (name, gpus, gbit, direct) in [
+        ("g5.48xlarge", 8, 100, false),
+        ("g6.48xlarge", 8, 100, false),
+        ("g6e.48xlarge", 8, 400, false),
+        ("rtx-3090-2", 2, 10, false),
+        ("rtx-4090-2", 2, 10, false),
+        ("rtx-5090-2", 2, 10, false),
+        ("rtx-a6000-4", 4, 10, true),
+    ] {
+        let cluster = load(&format!("{name}:2"));
+        assert_eq!(cluster.hosts()[0].devices.len(), 1 + gpus, "{name}");
+        let leaves = |link: &&Link| {
+            let (from, to) = (cluster.vertex(link.from), cluster.vertex(link.to));
+            from.host == Some(cluster.hosts()[0].id) && from.kind == VertexKind::Nic && to.host.is_none()
+        };
+        let rate: f64 = cluster.links().iter().filter(leaves).map(|link| link.bandwidth.bytes_per_s() * 8e-9).sum();
+        assert_eq!(rate.round(), f64::from(gbit), "{name}");
+        let way = names(&cluster, "node0.gpu0", &format!("node0.gpu{}", gpus - 1));
+        let staged = way.contains(&"node0.memory".to_owned());
+        assert_eq!(staged, !direct && name != "rtx-3090-2", "{name}: {way:?}");
+    }
+}
+
+#[test]
 fn the_gemini_torus_has_its_own_rate_in_each_dimension() {
     let titan = load("titan-gemini");
     assert_eq!(titan.describe()[4].rows[0][1..3], ["torus", "3 x 3 x 2, 2 a router"]);
