@@ -76,8 +76,8 @@ fn picture_of_the_page_is_current() {
         shown(page, "\n## Will it fit?").into_iter().map(|(command, _)| command).find(|of| of.contains("--plot"));
     let command = command.expect("a picture").replace("docs/", "");
     stdout(&folder, &command.split_whitespace().skip(1).collect::<Vec<_>>());
-    let drawn = std::fs::read_to_string(folder.join("fit.svg")).expect("a picture");
-    let kept = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fit.svg")).unwrap_or_default();
+    let drawn = fs::read_to_string(folder.join("fit.svg")).expect("a picture");
+    let kept = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fit.svg")).unwrap_or_default();
     assert!(drawn == kept, "draw it again: {command}");
 }
 
@@ -111,7 +111,7 @@ fn files_of_other_frameworks_stand_for_our_flags() {
     let folder = folder("memory-from");
     let text = "base_model: NousResearch/Llama-2-7b-hf\nadapter: qlora\nlora_r: 16\nlora_target_linear: true\nsequence_len: 2048\n\
                 micro_batch_size: 2\nbf16: auto\noptimizer: adamw_torch\ngradient_checkpointing: true\nlora_dropout: 0.05\n";
-    std::fs::write(folder.join("qlora.yml"), text).expect("a file");
+    fs::write(folder.join("qlora.yml"), text).expect("a file");
     let said = |words: &str| stdout(&folder, &words.split(' ').collect::<Vec<_>>());
     let ours = "memory --stack trl --strategy ddp --model llama-2-7b --lora r=16,modules=all --quantize nf4-dq --seq-length 2048 \
                 --micro-batch-size 2 --precision bf16 --optimizer adamw --recompute full --gpus 1xl4";
@@ -119,7 +119,7 @@ fn files_of_other_frameworks_stand_for_our_flags() {
     let replaced = "memory --from qlora.yml --gpus 1xl4 --micro-batch-size 1 --model llama-2-13b";
     let ours = ours.replace("size 2", "size 1").replace("2-7b", "2-13b");
     assert_eq!(said(replaced), said(&ours));
-    std::fs::write(folder.join("more.yml"), format!("{text}relora_steps: 100\n")).expect("a file");
+    fs::write(folder.join("more.yml"), format!("{text}relora_steps: 100\n")).expect("a file");
     let refused = lockstep(&folder, &["memory", "--from", "more.yml", "--gpus", "1xl4"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && error.starts_with("more.yml: relora_steps 100: may change"), "{error}");
@@ -169,7 +169,7 @@ fn experiments_take_files_of_other_frameworks() {
     // What the experiment says itself stands.
     let own =
         predicted("own.toml", "batch_per_rank = 4\nfrom = \"args.json\"\nmesh = \"data=8\"\nstrategy = \"zero-3\"\n");
-    assert_eq!((own[0]["batch_per_rank"].as_u64(), own[0]["strategy"].as_str()), (Some(4), Some("zero-3")));
+    assert_eq!((own[0]["batch_per_rank"].as_u64(), own[0]["strategy"].as_str()), (Some(4), Some("zero-3 over data=8")));
     // What is not understood is refused, unless that is asked for.
     fs::write(folder.join("more.json"), quoted(&format!("{flags} --made-up-flag 3"))).unwrap();
     fs::write(folder.join("more.toml"), format!("{start}from = \"more.json\"\n")).unwrap();
@@ -238,8 +238,7 @@ fn bad_input_names_the_flag_and_the_cure() {
         ("worst,1GB,,maybe,--model llama-3-8b --gpus 1xl4", "must be yes, no or empty"),
         ("worst,1GB,,yes,--model llama-3-8b --gpus 1xl5", "l5"),
     ] {
-        std::fs::write(folder.join("runs.csv"), format!("rank,allocated,reserved,ran,flags\n{line}\n"))
-            .expect("a file");
+        fs::write(folder.join("runs.csv"), format!("rank,allocated,reserved,ran,flags\n{line}\n")).expect("a file");
         let output = lockstep(&folder, &["memory", "--beside", "runs.csv"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(says), "{line}: {said}");

@@ -107,6 +107,16 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
         Some("*.weight"),
     ),
     ("memory --model llama-3-8b:layers=2 --gpus 8xh100-80 --cp 8 --format json", "--cp-exchange", Some("alltoall")),
+    (
+        "memory --model llama-3-8b:layers=2 --gpus 8xh100-80 --stack megatron --precision fp8 --format json",
+        "--no-transpose-cache",
+        None,
+    ),
+    (
+        "memory --model llama-3-8b:layers=2 --gpus 8xh100-80 --pp 2 --accumulate 8 --format json",
+        "--defer-head-gradients",
+        Some("4"),
+    ),
     ("models show lenet --memory", "--batch", Some("4")),
     ("models show lenet --memory", "--optimizer", Some("adamw")),
     ("models show resnet-32 --memory", "--recompute", Some("full")),

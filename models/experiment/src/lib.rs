@@ -14,6 +14,7 @@ mod device;
 pub mod driver_log;
 mod experiment;
 mod foreign;
+mod foreign_setting;
 pub mod form;
 mod growth;
 pub mod identity;

@@ -323,7 +323,7 @@ macro_rules! rows {
         }
         "from" from: Option<Foreign> = None,
         "Take the settings in a file of another framework, those that nothing else sets, or in { file = FILE, ignore = true }", {
-            how: &SettingTable(foreign::read), in_arms: false,
+            how: &SettingTable(|e, entry| Foreign::of(entry).map(|from| e.from = Some(from))), in_arms: false,
         }
         "weights" weights: Option<String> = None,
         "Start from these weights: of a decoder a .safetensors, an index of several, or a folder with either, as transformers names \

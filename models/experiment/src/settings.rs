@@ -4,6 +4,7 @@ use lockstep_models::{Gradients, TransformAt};
 use lockstep_topology::{Algorithm, Bytes};
 
 use crate::experiment::{Experiment, Length};
+use crate::foreign::Foreign;
 use crate::form::{
     self, ACCURACY, ALGORITHM, ALGORITHM_OR_DEFAULT, CHOICE, CHUNK, CHUNK_OR_AUTO, COUNT, LONG, NOT_NEGATIVE, SEED,
     SWITCH, TEXT, THRESHOLD, word,
@@ -19,7 +20,7 @@ use crate::setting::{
 use crate::solver::BySolver;
 use crate::trained::{Trained, in_stages};
 use crate::unlike::{self, Unlike};
-use crate::{foreign, initial, input, noise, published, scenario};
+use crate::{initial, input, noise, published, scenario};
 
 /// The lists of chunks and algorithms, which have a value for "not given".
 const CHUNKS: List<Option<Bytes>> = List {

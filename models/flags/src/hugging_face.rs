@@ -29,6 +29,9 @@ pub(crate) const NOTHING: Nothing = &[
     "logging_*",
     "log_*",
     "save_*",
+    "saves_per_epoch",
+    "use_tensorboard",
+    "streaming*",
     "eval*",
     "do_train",
     "do_eval",
@@ -79,6 +82,9 @@ pub(crate) const FSDP_NOTHING: Nothing = &[
     "fsdp_config.fsdp_cpu_ram_efficient_loading",
     "fsdp_config.sync_module_states",
     "fsdp_config.fsdp_sync_module_states",
+    "fsdp_final_state_dict_type",
+    "fsdp_config.final_state_dict_type",
+    "fsdp_config.fsdp_final_state_dict_type",
 ];
 
 /// Keys of files that state a step as `TrainingArguments` do.
@@ -161,9 +167,9 @@ pub(crate) fn training(
 /// The optimizer by the name of `optim`.
 fn optimizer(name: &str, read: &mut Read) {
     match name {
-        "adamw_torch" | "adamw_torch_fused" | "adamw_hf" | "adamw" | "AdamW" | "Adam" | "adam" | "FusedAdam"
-        | "paged_adamw_32bit" | "paged_adamw" => read.set("optimizer", "adamw"),
-        "adamw_8bit" | "adamw_bnb_8bit" | "paged_adamw_8bit" => read.set("optimizer", "adamw8bit"),
+        "adamw_torch" | "adamw_torch_fused" | "adamw_apex_fused" | "adamw_hf" | "adamw" | "AdamW" | "Adam" | "adam"
+        | "FusedAdam" | "paged_adamw_32bit" | "paged_adamw" => read.set("optimizer", "adamw"),
+        "adamw_8bit" | "adamw_bnb_8bit" | "adamw_torch_8bit" | "paged_adamw_8bit" => read.set("optimizer", "adamw8bit"),
         "sgd" | "SGD" => read.set("optimizer", "sgd"),
         other => read.not_read.push(shown("optim", other)),
     }
@@ -173,15 +179,35 @@ fn optimizer(name: &str, read: &mut Read) {
     }
 }
 
+/// Switches of formats.
+const FORMATS: [&str; 5] = ["bf16", "bfloat16", "fp16", "float16", "pure_bf16"];
+
+/// Mixed bf16 where no format is stated: the default of newer trainers.
+pub(crate) fn bf16_by_default(values: &Values, read: &mut Read) {
+    if FORMATS.iter().all(|key| values.get(key).is_none()) && read.get("precision") == Some("fp32") {
+        read.flags.retain(|(flag, _)| *flag != "precision");
+        read.by_default("precision", "bf16");
+    }
+}
+
 /// Formats by the switches `bf16`, `fp16` and `pure_bf16`.
 fn precision(values: &Values, read: &mut Read) {
-    let [pure, bf16, fp16, float16] = ["pure_bf16", "bf16", "fp16", "float16"].map(|key| values.is_on(key));
+    let [bf16, bfloat16, fp16, float16, pure] = FORMATS.map(|key| values.is_on(key));
     let all = values.get("bf16") == Some("full");
-    match (pure || all, bf16, fp16 || float16) {
+    match (pure || all, bf16 || bfloat16, fp16 || float16) {
         (true, ..) => read.set("precision", "bf16-true"),
         (_, true, _) => read.set("precision", "bf16"),
         (_, _, true) => read.set("precision", "fp16"),
         _ => read.set("precision", "fp32"),
+    }
+}
+
+/// The kernel of attention by the names of transformers.
+pub(crate) fn attention(values: &Values, read: &mut Read) {
+    match values.get("attn_implementation") {
+        None | Some("sdpa" | "flash_attention_2" | "flash_attention_3") => {}
+        Some("eager") => read.set("attention", "unfused"),
+        Some(other) => read.not_read.push(shown("attn_implementation", other)),
     }
 }
 
@@ -229,15 +255,27 @@ const DEEPSPEED_NOTHING: Nothing = &[
     "zero_allow_untested_optimizer",
     "prescale_gradients",
     "scheduler.",
-    "optimizer.params.",
+    "optimizer.params.lr",
+    "optimizer.params.betas",
+    "optimizer.params.eps",
+    "optimizer.params.weight_decay",
+    "optimizer.params.bias_correction",
+    "optimizer.params.adam_w_mode",
+    "optimizer.params.torch_adam",
     "tensorboard.",
     "wandb.",
     "csv_monitor.",
     "flops_profiler.",
     "comms_logger.",
-    "fp16.",
-    "bf16.",
-    "zero_optimization.contiguous_gradients",
+    "fp16.enabled",
+    "fp16.check_grad_overflow",
+    "fp16.loss_scale",
+    "fp16.initial_scale_power",
+    "fp16.hysteresis",
+    "fp16.consecutive_hysteresis",
+    "fp16.min_loss_scale",
+    "bf16.enabled",
+    "bf16.check_grad_overflow",
     "zero_optimization.round_robin_gradients",
     "zero_optimization.stage3_gather_16bit_weights_on_model_save",
     "zero_optimization.offload_optimizer.pin_memory",
@@ -246,6 +284,7 @@ const DEEPSPEED_NOTHING: Nothing = &[
 /// Its buffers, which are counted with DeepSpeed's defaults.
 const DEEPSPEED_BUFFERS: &[&str] = &[
     "zero_optimization.overlap_comm",
+    "zero_optimization.contiguous_gradients",
     "zero_optimization.reduce_bucket_size",
     "zero_optimization.allgather_bucket_size",
     "zero_optimization.allgather_partitions",
@@ -293,6 +332,8 @@ pub(crate) fn deepspeed(values: &Values, prefix: &str, read: &mut Read) {
     read.set_if(on("fp16.enabled"), "precision", "fp16");
     if let Some(name) = of("optimizer.type") {
         optimizer(name, read);
+        let keeps = of("optimizer.params.momentum").is_some_and(|rate| rate.parse() != Ok(0.0f64));
+        read.set_if(keeps && read.get("optimizer") == Some("sgd"), "optimizer", "momentum");
     }
     for (whole, value) in values.unread() {
         let Some(key) = whole.strip_prefix(prefix) else { continue };
@@ -312,9 +353,9 @@ pub(crate) fn fsdp(words: &str, read: &mut Read) {
     let lower = words.to_lowercase();
     let all: Vec<&str> = lower.split([' ', ',']).filter(|word| !["", "auto_wrap"].contains(word)).collect();
     match all[..] {
-        ["full_shard" | "1"] => read.set("strategy", "fsdp"),
+        ["full_shard" | "1" | "true"] => read.set("strategy", "fsdp"),
         ["no_shard" | "3"] => read.set("strategy", "ddp"),
-        [] => {}
+        [] | ["false"] => {}
         _ => read.not_read.push(shown("fsdp", words)),
     }
 }
@@ -325,7 +366,7 @@ pub(crate) fn fsdp_config(values: &Values, read: &mut Read) {
     for words in [of("sharding_strategy"), of("reshard_after_forward")].into_iter().flatten() {
         match words {
             // FSDP2 has a switch in the place of the words.
-            "true" => read.set("strategy", "fsdp"),
+            "false" => read.not_read.push("reshard_after_forward false".to_owned()),
             _ => fsdp(words, read),
         }
     }

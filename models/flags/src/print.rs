@@ -56,9 +56,6 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
     if layout.expert > 1 {
         return refused(of, "ep", layout.expert);
     }
-    if let Some(exchange) = layout.context_exchange {
-        return refused(of, "cp_exchange", exchange);
-    }
     let mut lines: Vec<String> = Vec::new();
     let mut add =
         |flag: &str, value: &dyn std::fmt::Display| lines.push(format!("--{flag} {value}").trim_end().to_owned());
@@ -80,18 +77,7 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
         Sharding::Optimizer => add("use-distributed-optimizer", &""),
         other => return refused(of, "strategy", other),
     }
-    match layout.precision {
-        Precision::F32 => {}
-        Precision::Bf16 => add("bf16", &""),
-        Precision::F16 => add("fp16", &""),
-        Precision::F8 => add("bf16\n--fp8-format", &"hybrid"),
-        Precision::PureBf16 => return refused(of, "precision", layout.precision),
-    }
-    match layout.optimizer {
-        Optimizer::AdamW => add("optimizer", &"adam"),
-        Optimizer::Momentum => add("optimizer", &"sgd"),
-        other => return refused(of, "optimizer", other),
-    }
+    numbers(of, layout, &mut add)?;
     match layout.loss {
         None => {}
         Some(Loss::Fused) => add("cross-entropy-loss-fusion", &""),
@@ -99,9 +85,13 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
     }
     for (is, flag) in [
         (layout.sequence_parallel, "sequence-parallel"),
-        (layout.half_gradients, "grad-reduce-in-bf16"),
+        (layout.half_gradients && layout.precision != Precision::F16, "grad-reduce-in-bf16"),
         (!layout.transpose_cache, "disable-parameter-transpose-cache"),
         (layout.offload, "optimizer-cpu-offload"),
+        (layout.offload || layout.optimizer == Optimizer::AdamWBf16, "use-precision-aware-optimizer"),
+        (layout.optimizer == Optimizer::AdamWBf16, "exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"),
+        (layout.precision == Precision::F8, "fp8-param-gather"),
+        (layout.precision == Precision::F16 && !layout.half_gradients, "accumulate-allreduce-grads-in-fp32"),
         (layout.attention == AttentionKernel::Unfused, "attention-backend unfused"),
     ] {
         if is {
@@ -111,12 +101,37 @@ fn megatron(decoder: &Decoder, layout: &Layout) -> Result<String, InputError> {
     if !layout.dropout {
         add("attention-dropout 0 --hidden-dropout", &0);
     }
+    if let Some(exchange) = layout.context_exchange {
+        let kind = match exchange {
+            ContextExchange::Ring => "p2p",
+            ContextExchange::AllToAll => "a2a",
+            ContextExchange::AllGather => "allgather",
+        };
+        lines.push(format!("--cp-comm-type {kind}"));
+    }
     if layout.deferred_heads > 0 {
         lines.push(format!("--defer-embedding-wgrad-compute --wgrad-deferral-limit {}", layout.deferred_heads));
     }
     lines.extend(again(&layout.recompute));
     lines.extend(sizes(decoder));
     Ok(lines.join("\n") + "\n")
+}
+
+/// Formats and the optimizer.
+fn numbers(of: Printed, layout: &Layout, add: &mut dyn FnMut(&str, &dyn std::fmt::Display)) -> Result<(), InputError> {
+    match layout.precision {
+        Precision::F32 => {}
+        Precision::Bf16 => add("bf16", &""),
+        Precision::F16 => add("fp16", &""),
+        Precision::F8 => add("bf16\n--fp8-format", &"hybrid"),
+        Precision::PureBf16 => return refused(of, "precision", layout.precision),
+    }
+    match layout.optimizer {
+        Optimizer::AdamW | Optimizer::AdamWBf16 => add("optimizer", &"adam"),
+        Optimizer::Momentum => add("optimizer", &"sgd"),
+        other => return refused(of, "optimizer", other),
+    }
+    Ok(())
 }
 
 /// What is computed again.

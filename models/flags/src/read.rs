@@ -9,6 +9,8 @@ pub struct Read {
     pub source: &'static str,
     /// Our flags without hyphens in front, each with its value, which is empty for switches.
     pub flags: Vec<(&'static str, String)>,
+    /// Flags that stand because the framework has them where nothing is stated, as of its newest version.
+    pub defaults: Vec<String>,
     /// What changes neither memory nor the time of a step.
     pub nothing: Vec<String>,
     /// What is switched off and not known, so that it is taken as if it were not there.
@@ -26,6 +28,14 @@ impl Read {
     pub(crate) fn set(&mut self, flag: &'static str, value: impl Into<String>) {
         self.flags.retain(|(known, _)| *known != flag);
         self.flags.push((flag, value.into()));
+    }
+
+    /// Sets a flag that nothing has set to what the framework has where nothing is stated.
+    pub(crate) fn by_default(&mut self, flag: &'static str, value: &str) {
+        if self.get(flag).is_none() {
+            self.set(flag, value);
+            self.defaults.push(format!("{flag} {value}"));
+        }
     }
 
     /// The value of a flag of ours.
@@ -57,6 +67,7 @@ impl Read {
     /// What to say of it, a line each; the command names the flags that stand.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let lists = [
+            ("by default, as of its newest version", &self.defaults),
             ("without effect on memory and time", &self.nothing),
             ("off, and taken as without effect", &self.assumed),
             ("not counted", &self.not_counted),

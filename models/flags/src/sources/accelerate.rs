@@ -58,8 +58,15 @@ fn together(values: &Values, _: bool, read: &mut Read) -> Result<(), InputError>
         Some("DEEPSPEED") => {
             read.set("stack", "deepspeed");
             let of = |key: &str| values.get(&format!("deepspeed_config.{key}"));
-            if let Some(stage) = of("zero_stage").filter(|stage| *stage != "0") {
-                read.set("strategy", format!("zero-{stage}"));
+            let is_file = values.iter().any(|(key, _)| key.starts_with("deepspeed."));
+            match of("zero_stage") {
+                Some("0") => {}
+                Some(stage) => read.set("strategy", format!("zero-{stage}")),
+                None if is_file => {}
+                None => {
+                    read.flags.retain(|(flag, _)| *flag != "strategy");
+                    read.by_default("strategy", "zero-2");
+                }
             }
             let offloads = of("offload_optimizer_device").is_some_and(|device| device != "none");
             read.set_if(offloads, "offload-optimizer", "");

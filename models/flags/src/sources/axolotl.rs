@@ -2,9 +2,11 @@
 
 use lockstep_topology::InputError;
 
-use crate::hugging_face::{FSDP_NOTHING, NOTHING, adapters, checkpointing, fsdp, fsdp_config, training};
+use crate::hugging_face::{
+    FSDP_NOTHING, NOTHING, adapters, attention, bf16_by_default, checkpointing, fsdp, fsdp_config, training,
+};
 use crate::read::Read;
-use crate::source::Does::{Is, Model, NothingIf, Off};
+use crate::source::Does::{Is, Model, NotCounted};
 use crate::source::{Source, shown};
 use crate::values::Values;
 
@@ -19,8 +21,13 @@ pub(crate) const AXOLOTL: Source = Source {
         ("tensor_parallel_size", Is("tp")),
         ("context_parallel_size", Is("cp")),
         ("sequence_parallel_degree", Is("cp")),
-        ("plugins", NothingIf(&["axolotl.integrations.liger.LigerPlugin"])),
-        ("liger_rms_norm", Off),
+        ("liger_rope", NotCounted),
+        ("liger_rms_norm", NotCounted),
+        ("liger_layer_norm", NotCounted),
+        ("liger_glu_activation", NotCounted),
+        ("lora_mlp_kernel", NotCounted),
+        ("lora_qkv_kernel", NotCounted),
+        ("lora_o_kernel", NotCounted),
     ]],
     nothing: &[
         NOTHING,
@@ -34,6 +41,10 @@ pub(crate) const AXOLOTL: Source = Source {
             "lora_model_dir",
             "tf32",
             "sample_packing",
+            "sample_packing_*",
+            "loss_watchdog_*",
+            "peft_use_rslora",
+            "loraplus_lr_*",
             "eval_sample_packing",
             "pad_to_sequence_len",
             "train_on_inputs",
@@ -64,7 +75,20 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
     // Without any of them transformers takes PyTorch's own kernel, which stores no scores either.
     let [eager, ..] = ["eager_attention", "flash_attention", "sdp_attention"].map(on);
     read.set_if(eager, "attention", "unfused");
+    attention(values, read);
     read.set_if(on("liger_fused_linear_cross_entropy"), "loss", "chunked");
+    for plugin in values.get("plugins").into_iter().flat_map(|all| all.split(',')) {
+        match plugin.trim() {
+            "axolotl.integrations.liger.LigerPlugin" => read.nothing.push(shown("plugins", plugin)),
+            "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin" => {
+                let is_off = values.get("cut_cross_entropy").is_some_and(|value| value == "false");
+                read.set_if(!is_off, "loss", "chunked");
+            }
+            other => read.not_read.push(shown("plugins", other)),
+        }
+    }
+    bf16_by_default(values, read);
+    read.by_default("seq-length", "512");
     if let Some(words) = values.get("fsdp") {
         fsdp(words, read);
     } else if values.iter().any(|(key, _)| key.starts_with("fsdp_config.")) {
@@ -73,10 +97,16 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
     fsdp_config(values, read);
     let keys = ["lora_r", "lora_target_modules", "lora_dropout", "adapter"];
     let [rank, targets, dropout, adapter] = keys.map(|key| values.get(key));
-    let all = if on("lora_target_linear") { "all" } else { "q_proj,v_proj" };
+    let targets = if on("lora_target_linear") { "all" } else { targets.unwrap_or("q_proj,v_proj") };
     match adapter {
+        // Weights are loaded in bf16, and stay so unless FSDP or DeepSpeed keeps others.
+        None if read.get("precision") == Some("bf16")
+            && (read.get("strategy"), read.get("stack")) == (Some("ddp"), Some("trl")) =>
+        {
+            read.set("precision", "bf16-true");
+        }
         None => {}
-        Some("lora" | "qlora") => adapters(rank.unwrap_or("8"), targets.unwrap_or(all), dropout, read),
+        Some("lora" | "qlora") => adapters(rank.unwrap_or("8"), targets, dropout, read),
         Some(other) => read.not_read.push(shown("adapter", other)),
     }
     let [four, eight] = ["load_in_4bit", "load_in_8bit"].map(on);

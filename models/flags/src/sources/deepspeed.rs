@@ -22,8 +22,12 @@ pub(crate) const DEEPSPEED: Source = Source {
 fn together(values: &Values, _: bool, read: &mut Read) -> Result<(), InputError> {
     // Where both are stated, they agree, or DeepSpeed refuses them.
     let batch = values.get("train_batch_size").filter(|batch| *batch != "auto");
-    if let Some(batch) = batch.filter(|_| read.get("accumulate").is_none()) {
-        read.set("global-batch-size", batch);
+    match (batch, read.get("micro-batch-size"), read.get("accumulate")) {
+        (Some(batch), None, _) => {
+            read.not_read.push(format!("train_batch_size {batch} without train_micro_batch_size_per_gpu"));
+        }
+        (Some(batch), Some(_), None) => read.set("global-batch-size", batch),
+        _ => {}
     }
     read.set("precision", "fp32");
     deepspeed(values, "", read);

@@ -39,6 +39,8 @@ pub(crate) const LLAMA_FACTORY: Source = Source {
 
 fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), InputError> {
     training(values, has_model, ("model_name_or_path", "optim"), read)?;
+    read.by_default("micro-batch-size", "8");
+    read.by_default("seq-length", "2048");
     // It recomputes unless told not to.
     read.set_if(!values.is_on("disable_gradient_checkpointing"), "recompute", "full");
     match values.get("flash_attn") {
@@ -46,7 +48,10 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
         Some("disabled") => read.set("attention", "unfused"),
         Some(other) => read.not_read.push(shown("flash_attn", other)),
     }
-    read.set_if(values.is_on("enable_liger_kernel"), "loss", "chunked");
+    if values.is_on("enable_liger_kernel") {
+        read.set("loss", "chunked");
+        read.not_counted.push("Liger's kernels other than the loss".to_owned());
+    }
     let [rank, targets, dropout] = ["lora_rank", "lora_target", "lora_dropout"].map(|key| values.get(key));
     match values.get("finetuning_type") {
         None | Some("lora") => adapters(rank.unwrap_or("8"), targets.unwrap_or("all"), dropout, read),

@@ -3,7 +3,7 @@
 use lockstep_topology::InputError;
 
 use crate::read::Read;
-use crate::source::Does::{Is, Model, NotCounted, NothingIf, Off, Switches};
+use crate::source::Does::{Is, Model, NotCounted, NothingIf, Switches};
 use crate::source::{Source, shown};
 use crate::values::Values;
 
@@ -40,20 +40,41 @@ pub(crate) const MEGATRON: Source = Source {
         ("micro-batch-size", Is("micro-batch-size")),
         ("global-batch-size", Is("global-batch-size")),
         ("seq-length", Is("seq-length")),
-        ("sequence-parallel", Switches("sequence-parallel")),
         ("grad-reduce-in-bf16", Switches("half-gradients")),
         ("disable-parameter-transpose-cache", Switches("no-transpose-cache")),
+        ("optimizer-offload-fraction", NothingIf(&["1", "1.0"])),
+        ("overlap-cpu-optimizer-d2h-h2d", NotCounted),
+        ("empty-unused-memory-level", NotCounted),
+        ("main-grads-dtype", NothingIf(&["fp32"])),
+        ("main-params-dtype", NothingIf(&["fp32"])),
         ("optimizer-cpu-offload", Switches("offload-optimizer")),
         ("make-vocab-size-divisible-by", NothingIf(&["128"])),
-        ("apply-layernorm-1p", Off),
         ("distributed-backend", NothingIf(&["nccl"])),
         ("cross-entropy-fusion-impl", NothingIf(&["native"])),
         ("overlap-grad-reduce", NotCounted),
         ("overlap-param-gather", NotCounted),
     ]],
     nothing: &[&[
-        "accumulate-allreduce-grads-in-fp32",
         "use-mcore-models",
+        "apply-layernorm-1p",
+        "decoupled-lr",
+        "decoupled-min-lr",
+        "calculate-per-token-loss",
+        "tiktoken-*",
+        "no-mmap-bin-files",
+        "no-create-attention-mask-in-dataloader",
+        "fp8-amax-*",
+        "fp8-margin",
+        "fp8-interval",
+        "test-data-path",
+        "start-weight-decay",
+        "end-weight-decay",
+        "loss-scale*",
+        "initial-loss-scale",
+        "min-loss-scale",
+        "hysteresis",
+        "finetune",
+        "eod-mask-loss",
         "train-iters",
         "train-samples",
         "exit-*",
@@ -107,6 +128,24 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
             other => read.not_read.push(shown("optimizer", other)),
         }
     }
+    moments(values, read);
+    // It turns itself off without tensor ranks.
+    match (values.is_on("sequence-parallel"), read.get("tp")) {
+        (true, None | Some("1")) => read.nothing.push("sequence-parallel".to_owned()),
+        (is, _) => read.set_if(is, "sequence-parallel", ""),
+    }
+    context(values, read);
+    // In bf16 they add up in fp32 whatever is stated.
+    let in_full = values.is_on("accumulate-allreduce-grads-in-fp32");
+    read.set_if(values.is_on("fp16") && !in_full, "half-gradients", "");
+    match (values.is_on("fp8-format"), values.is_on("fp8-param-gather")) {
+        (true, false) => read.not_counted.push("copies of weights in fp8 beside those in bf16".to_owned()),
+        (false, true) => read.nothing.push("fp8-param-gather".to_owned()),
+        _ => {}
+    }
+    if read.get("global-batch-size").is_none() {
+        read.by_default("accumulate", "1");
+    }
     // The default rate is 0.1.
     let rates = ["hidden-dropout", "attention-dropout"].map(|key| values.get(key));
     let drops = |rate: &Option<&str>| rate.is_none_or(|rate| rate.parse() != Ok(0.0f64));
@@ -140,6 +179,28 @@ fn precision(values: &Values) -> Result<&'static str, InputError> {
         (true, ..) => Ok("bf16"),
         (_, true, _) => Ok("fp16"),
         _ => Ok("fp32"),
+    }
+}
+
+/// `--use-precision-aware-optimizer` with its formats of moments.
+fn moments(values: &Values, read: &mut Read) {
+    let formats = ["exp-avg-dtype", "exp-avg-sq-dtype"].map(|key| values.get(key).unwrap_or("fp32"));
+    match (values.is_on("use-precision-aware-optimizer"), formats) {
+        (_, ["fp32", "fp32"]) => {}
+        (true, ["bf16", "bf16"]) if read.get("optimizer") != Some("momentum") => read.set("optimizer", "adamw-bf16"),
+        (_, [first, second]) => read.not_read.push(format!("exp-avg-dtype {first}, exp-avg-sq-dtype {second}")),
+    }
+}
+
+/// `--cp-comm-type`, which has no effect without context ranks.
+fn context(values: &Values, read: &mut Read) {
+    let Some(kind) = values.get("cp-comm-type") else { return };
+    match (kind, read.get("cp")) {
+        (_, None | Some("1")) => read.nothing.push(shown("cp-comm-type", kind)),
+        ("p2p", _) => read.set("cp-exchange", "ring"),
+        ("a2a", _) => read.set("cp-exchange", "alltoall"),
+        ("allgather" | "all_gather", _) => read.set("cp-exchange", "allgather"),
+        (other, _) => read.not_read.push(shown("cp-comm-type", other)),
     }
 }
 
@@ -205,9 +266,9 @@ fn model(values: &Values, read: &mut Read) -> Result<(), InputError> {
         model.push(',');
         model.push_str(setting);
     };
-    let grouped = values.is_on("group-query-attention");
-    if let Some(groups) = values.get("num-query-groups").filter(|_| grouped) {
-        add(&format!("key_heads={groups}"));
+    let groups = values.get("num-query-groups");
+    if values.is_on("group-query-attention") {
+        add(&format!("key_heads={}", groups.unwrap_or("1")));
     }
     if let Some(width) = values.get("kv-channels") {
         add(&format!("head_width={width}"));

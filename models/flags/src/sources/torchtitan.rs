@@ -4,7 +4,7 @@ use lockstep_topology::InputError;
 
 use crate::hugging_face::name_of;
 use crate::read::Read;
-use crate::source::Does::{Is, Model, NothingIf, Off};
+use crate::source::Does::{Is, Model, NotCounted, NothingIf, Off};
 use crate::source::{Source, shown};
 use crate::values::Values;
 
@@ -21,18 +21,22 @@ pub(crate) const TORCHTITAN: Source = Source {
         ("parallelism.context_parallel_degree", Is("cp")),
         ("parallelism.expert_parallel_degree", Is("ep")),
         ("parallelism.fsdp_reshard_after_forward", NothingIf(&["default"])),
-        ("parallelism.pipeline_parallel_schedule", NothingIf(&["1F1B"])),
         ("parallelism.enable_async_tensor_parallel", Off),
         ("parallelism.enable_compiled_autograd", Off),
         ("parallelism.disable_loss_parallel", Off),
         ("parallelism.expert_tensor_parallel_degree", NothingIf(&["1"])),
         ("parallelism.context_parallel_rotate_method", NothingIf(&["allgather"])),
-        ("compile.components", NothingIf(&["model", "model,loss"])),
         ("model.norm_type", NothingIf(&["rmsnorm"])),
         ("optimizer.early_step_in_backward", Off),
         ("optimizer.implementation", NothingIf(&["fused"])),
         ("float8.filter_fqns", NothingIf(&["output"])),
         ("float8.recipe_name", NothingIf(&["tensorwise"])),
+        ("float8.enable_fsdp_float8_all_gather", NotCounted),
+        ("float8.precompute_float8_dynamic_scale_for_fsdp", NotCounted),
+        ("quantize.linear.float8.filter_fqns", NothingIf(&["output"])),
+        ("quantize.linear.float8.recipe_name", NothingIf(&["tensorwise"])),
+        ("quantize.linear.float8.enable_fsdp_float8_all_gather", NotCounted),
+        ("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", NotCounted),
         ("experimental.*", Off),
     ]],
     nothing: &[&[
@@ -57,7 +61,10 @@ pub(crate) const TORCHTITAN: Source = Source {
         "checkpoint.*",
         "comm.*",
         "validation.*",
-        "debug.*",
+        "debug.seed",
+        "debug.print_config",
+        "debug.save_config_file",
+        "debug.deterministic_warn_only",
     ]],
     together,
 };
@@ -65,9 +72,17 @@ pub(crate) const TORCHTITAN: Source = Source {
 fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), InputError> {
     read.set("stack", "torchtitan");
     let of = |key: &str| values.get(&format!("parallelism.{key}"));
+    let is_split = of("enable_sequence_parallel") != Some("false");
     if let Some(tensor) = of("tensor_parallel_degree") {
         read.set("tp", tensor);
-        read.set_if(tensor != "1", "sequence-parallel", "");
+        read.set_if(tensor != "1" && is_split, "sequence-parallel", "");
+    }
+    match (of("pipeline_parallel_schedule"), read.get("pp")) {
+        (None | Some("1F1B"), _) | (_, None | Some("1")) => {}
+        (Some("Interleaved1F1B"), _) if of("pipeline_parallel_layers_per_stage").is_none() => {
+            read.by_default("interleave", "2");
+        }
+        (Some(other), _) => read.not_read.push(shown("parallelism.pipeline_parallel_schedule", other)),
     }
     // Of the ranks -1 stands for all that are left.
     match (of("data_parallel_replicate_degree").unwrap_or("1"), of("data_parallel_shard_degree").unwrap_or("-1")) {
@@ -85,22 +100,14 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
         }
     }
     batches(values, read);
-    let converters = values.get("model.converters").unwrap_or_default();
-    let enabled = values.is_on("float8.enable_float8_linear");
-    let narrow = enabled || converters.contains("float8");
-    if let Some(other) = converters.split(',').find(|of| !of.is_empty() && !of.contains("float8")) {
-        read.not_read.push(shown("model.converters", other));
-    }
-    let words = [values.get("training.dtype"), values.get("training.mixed_precision_param")];
-    match words {
-        _ if narrow => read.set("precision", "fp8"),
-        [Some("bfloat16"), _] => read.set("precision", "bf16-true"),
-        [None | Some("float32"), Some("float32")] => read.set("precision", "fp32"),
-        [None | Some("float32"), None | Some("bfloat16")] => read.set("precision", "bf16"),
-        [dtype, param] => read.not_read.push(format!("training.dtype {dtype:?}, mixed_precision_param {param:?}")),
-    }
+    formats(values, read);
     let compiles = ["training.compile", "compile.enable"].map(|key| values.is_on(key));
     read.set_if(compiles.contains(&true), "compile", "");
+    match values.get("compile.components") {
+        None | Some("model,loss") => {}
+        Some("model") => read.set_if(compiles.contains(&true), "loss", "plain"),
+        Some(other) => read.not_read.push(shown("compile.components", other)),
+    }
     let option = values.get("activation_checkpoint.selective_ac_option");
     match (values.get("activation_checkpoint.mode").unwrap_or("selective"), option) {
         ("none", _) => {}
@@ -119,6 +126,35 @@ fn together(values: &Values, has_model: bool, read: &mut Read) -> Result<(), Inp
         true => Ok(()),
         false => model(values, read),
     }
+}
+
+/// Formats of numbers.
+fn formats(values: &Values, read: &mut Read) {
+    let converters = values.get("model.converters").unwrap_or_default();
+    let enabled = values.is_on("float8.enable_float8_linear");
+    // Other converters, as that of experts' products, are not of all products.
+    let float8 = ["float8", "quantize.linear.float8"];
+    let narrow = enabled || converters.split(',').any(|of| float8.contains(&of));
+    if let Some(other) = converters.split(',').find(|of| !of.is_empty() && !float8.contains(of)) {
+        read.not_read.push(shown("model.converters", other));
+    }
+    let words = [values.get("training.dtype"), values.get("training.mixed_precision_param")];
+    match words {
+        _ if narrow => read.set("precision", "fp8"),
+        [Some("bfloat16"), _] => read.set("precision", "bf16-true"),
+        [None | Some("float32"), Some("float32")] => read.set("precision", "fp32"),
+        // Without FSDP it mixes formats only where nothing else is split.
+        [None | Some("float32"), None | Some("bfloat16")] if !is_mixed(values) => read.set("precision", "fp32"),
+        [None | Some("float32"), None | Some("bfloat16")] => read.set("precision", "bf16"),
+        [dtype, param] => read.not_read.push(format!("training.dtype {dtype:?}, mixed_precision_param {param:?}")),
+    }
+}
+
+/// Whether products are in bf16 where nothing is stated.
+fn is_mixed(values: &Values) -> bool {
+    let of = |key: &str, usual| values.get(&format!("parallelism.{key}")).unwrap_or(usual);
+    let is_sharded = of("data_parallel_shard_degree", "-1") != "1" || of("context_parallel_degree", "1") != "1";
+    is_sharded || of("tensor_parallel_degree", "1") == "1" && of("pipeline_parallel_degree", "1") == "1"
 }
 
 /// The model by its name and flavor.
@@ -144,12 +180,16 @@ fn model(values: &Values, read: &mut Read) -> Result<(), InputError> {
 
 /// Micro-batches: without stages all of a rank's batch is one, in a pipeline each has one sequence unless stated.
 fn batches(values: &Values, read: &mut Read) {
-    let local = values.first(&["training.local_batch_size", "training.batch_size"]);
+    let stated = values.first(&["training.local_batch_size", "training.batch_size"]);
+    let local = Some(stated.unwrap_or("8"));
+    read.by_default("seq-length", "2048");
     let each = values.get("parallelism.pipeline_parallel_microbatch_size");
     let stages = read.get("pp").is_some_and(|stages| stages != "1");
     let micro = if stages { Some(each.unwrap_or("1")) } else { local };
-    if let Some(micro) = micro {
-        read.set("micro-batch-size", micro);
+    match (micro, stated) {
+        (Some(micro), None) if !stages => read.by_default("micro-batch-size", micro),
+        (Some(micro), _) => read.set("micro-batch-size", micro),
+        (None, _) => {}
     }
     let global = values.get("training.global_batch_size").filter(|batch| *batch != "-1");
     let number = |of: Option<&str>| of.and_then(|of| of.parse::<u64>().ok()).filter(|of| *of > 0);

@@ -8,7 +8,7 @@ use crate::stack::{Choices, Feature, Head, Holding, Kept, LOSSES, Stack, States,
 
 pub(super) struct DeepSpeed;
 
-/// Elements of a bucket in which gradients are reduced, and of one in which weights are gathered (defaults of its configuration).
+/// Elements of the bucket in which gradients are reduced (the default of its configuration).
 const BUCKET: u64 = 500_000_000;
 /// Elements of parameters that stay gathered at most (`stage3_max_live_parameters`).
 const LIVE: u64 = 1_000_000_000;
@@ -34,6 +34,13 @@ impl Stack for DeepSpeed {
             precisions: &[Precision::F32, Precision::Bf16, Precision::F16],
             losses: LOSSES,
         }
+    }
+
+    fn caveat(&self, layout: &Layout) -> Option<&'static str> {
+        let other = layout.sharding == Sharding::None && layout.precision == Precision::Bf16;
+        other.then_some(
+            "without ZeRO its optimizer for bf16 keeps gradients in fp32 and shards states; neither is counted",
+        )
     }
 
     fn loss(&self, _: &Layout) -> Loss {
@@ -91,7 +98,8 @@ impl Stack for DeepSpeed {
             return 0;
         }
         let trained = if layout.lora.is_some() { holding.layers * holding.adapters } else { holding.all() };
-        // One bucket fills while the other is reduced.
-        2 * BUCKET.min(trained) * layout.element()
+        // ZeRO's has its whole size however few gradients there are; without ZeRO gradients are copied into one as they need it.
+        let elements = if layout.sharding == Sharding::None { BUCKET.min(trained) } else { BUCKET };
+        elements * layout.element()
     }
 }

@@ -6,7 +6,7 @@ use crate::account::holding;
 use crate::tests::model;
 use crate::{
     Account, AttentionKernel, Board, Decoder, Gpus, Layout, Lora, Loss, Optimizer, Part, Precision, Quantization,
-    STACKS, Setting, Sharding, Stack, Wanted, advice, find, stack,
+    RankAccount, STACKS, Setting, Sharding, Stack, Wanted, advice, find, stack,
 };
 
 const MODELS: [&str; 4] = ["llama-3-8b", "gpt2:positions=65536", "qwen3-0.6b", "llama-2-7b:layers=6"];
@@ -210,6 +210,64 @@ fn what_cannot_be_is_refused() {
             .to_string()
             .contains("--model: lenet")
     );
+}
+
+/// Deferred gradients of the output layer cost the last stage alone a gradient of the scores and an input each; weights in one order a
+/// byte of each matrix less; a norm of heads its input.
+#[test]
+fn parts_of_megatrons_account_have_closed_forms() {
+    let decoder = model("llama-3-8b");
+    let base = Layout {
+        tensor: 2,
+        pipeline: 4,
+        data: 2,
+        micro_batches: 16,
+        sequence_parallel: true,
+        precision: Precision::F8,
+        ..Layout::default()
+    };
+    let peaks = |layout: &Layout, decoder: &Decoder| -> Vec<RankAccount> {
+        Account::of(decoder, layout, stack("megatron").unwrap(), board()).unwrap().ranks
+    };
+    let at = |ranks: &[RankAccount], name: &str, part: Part| -> u64 {
+        let last = ranks.last().unwrap();
+        last.moments.iter().filter(|moment| moment.name == name).map(|moment| moment.live[part]).max().unwrap()
+    };
+    let (before, deferred) = (peaks(&base, &decoder), peaks(&Layout { deferred_heads: 5, ..base.clone() }, &decoder));
+    let table = decoder.vocabulary.next_multiple_of(256) / 2;
+    let each = 2 * (base.seq_length * table + base.seq_length / 2 * decoder.hidden);
+    assert_eq!(at(&deferred, "backward", Part::Logits) - at(&before, "backward", Part::Logits), 5 * each);
+    assert_eq!(at(&deferred, "head", Part::Logits) - at(&before, "head", Part::Logits), 4 * each);
+    assert_eq!(before[0].peak, deferred[0].peak);
+    let more = peaks(&Layout { deferred_heads: 99, ..base.clone() }, &decoder);
+    assert_eq!(at(&more, "backward", Part::Logits) - at(&before, "backward", Part::Logits), 16 * each);
+    let once = peaks(&Layout { transpose_cache: false, ..base.clone() }, &decoder);
+    let weights = |ranks: &[RankAccount]| ranks[0].peak[Part::Weights];
+    assert_eq!(weights(&before) - weights(&once), decoder.layers / 4 * decoder.matrices / 2);
+    let normed = Decoder { query_norm: true, ..decoder.clone() };
+    let attention = |decoder: &Decoder| peaks(&base, decoder)[0].peak[Part::Attention];
+    let input = base.seq_length * (decoder.query_features() + decoder.key_features());
+    // Two bytes over two ranks, of eight layers and four micro-batches in flight.
+    assert_eq!(attention(&normed) - attention(&decoder), 8 * 4 * input);
+}
+
+/// Of a frozen product only its adapter keeps the input, after tensor ranks have gathered it; dropout keeps a mask too.
+#[test]
+fn adapters_keep_gathered_inputs() {
+    let decoder = model("llama-3-8b");
+    let kept = |lora: &str, name: &str| {
+        let lora = Some(lora.parse().unwrap());
+        let layout = Layout { tensor: 2, sequence_parallel: true, lora, ..Layout::default() };
+        let saved = stack("megatron").unwrap().saved(&decoder, &layout);
+        saved.iter().find(|one| one.name == name).map_or(0, |one| one.bytes)
+    };
+    let whole = 4096 * decoder.hidden;
+    assert_eq!(kept("r=8,modules=q,dropout=0", "norm before attention"), 2 * whole);
+    assert_eq!(kept("r=8,modules=q", "norm before attention"), 3 * whole);
+    assert_eq!(kept("r=8,modules=o", "norm before attention"), 0);
+    assert_eq!(kept("r=8,modules=down,dropout=0", "output of the activation"), 4096 * decoder.feed_forward);
+    assert_eq!(kept("r=8,modules=q", "output of the activation"), 0);
+    assert_eq!(kept("r=8,modules=q+down", "features inside adapters"), 4096 * 8 * 2 * 2);
 }
 
 #[test]

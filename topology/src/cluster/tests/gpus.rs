@@ -24,7 +24,7 @@ fn the_catalogue_is_complete_and_every_figure_is_cited_or_marked() {
                     v100-pcie v100-sxm2 v100-pcie-32 v100-sxm2-32 v100s-pcie-32 t4 rtx-2080-ti titan-rtx \
                     quadro-rtx-6000 quadro-rtx-8000 a100-40-pcie a100-80-pcie a100-40-sxm a100-80-sxm \
                     a800-80-pcie a800-80-sxm a30 a10 a10g a40 rtx-a5000 rtx-a6000 rtx-3080 rtx-3090 l4 l20 l40 \
-                    l40s rtx-6000-ada rtx-4080 rtx-4090 h100-pcie h100-sxm h100-nvl h800-pcie h800-sxm h20 \
+                    l40s rtx-6000-ada rtx-4080 rtx-4090 h100-pcie h100-sxm h100-96-sxm h100-nvl h800-pcie h800-sxm h20 \
                     h20-141 h200-sxm h200-nvl gh200 gh200-144 b200-sxm b300-sxm gb200 gb300 gb10 rtx-5080 \
                     rtx-5090 rtx-pro-6000 mi50 mi60 mi100 mi210 mi250 mi250x mi300a mi300x mi325x mi350x \
                     mi355x";
