@@ -63,8 +63,18 @@ fn steps_of_2048_ranks() {
     };
     let own: Vec<String> = names.iter().flat_map(of).collect();
     assert_eq!(folded, own);
-    // Half-duplex wires at both ends of a route, NICs on a torus, one host, racks that the ranks do not fill.
-    let apart = ["gb200-nvl72", "gb300-nvl72", "k20x8-pcie2", "titan-gemini", "workstation"];
+    // Half-duplex wires at both ends of a route, NICs on a torus, one host, racks that the ranks do not fill, and routes over two wires
+    // that are equal: from GPU to GPU through the memory of one CPU.
+    let apart = [
+        "gb200-nvl72",
+        "gb300-nvl72",
+        "k20x8-pcie2",
+        "rtx-3090-2",
+        "rtx-4090-2",
+        "rtx-5090-2",
+        "titan-gemini",
+        "workstation",
+    ];
     let all = Cluster::presets().iter().map(|(name, _)| *name).filter(|name| !apart.contains(name));
     let folded = steps_on_presets(2048, NDR, &["hierarchical:halving-doubling"]);
     assert_eq!(folded, all.map(|name| format!("hierarchical:halving-doubling on {name}{NDR}")).collect::<Vec<_>>());
