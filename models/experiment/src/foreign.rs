@@ -24,6 +24,9 @@ impl Foreign {
     pub(crate) fn of(entry: &Entry<'_>) -> Result<Foreign, InputError> {
         let (file, ignore) = match entry.text() {
             Ok(file) => (file.to_owned(), false),
+            Err(_) if entry.as_table().is_none() => {
+                return Err(entry.error("must be the path of a file, or { file = \"train.yml\", ignore = true }"));
+            }
             Err(_) => {
                 let table = entry.section("from", &["file", "ignore"])?;
                 let file = table.need("file", "\"train.toml\"")?.text()?.to_owned();

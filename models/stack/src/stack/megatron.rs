@@ -69,7 +69,7 @@ impl Stack for Megatron {
 
     fn caveat(&self, layout: &Layout) -> Option<&'static str> {
         match (&layout.lora, layout.precision) {
-            (Some(_), _) => Some("published runs with adapters took up to a third more than their account"),
+            (Some(_), _) => Some("published runs with adapters took up to a quarter more than their account"),
             (None, Precision::F8) => Some("published runs in fp8 took up to 14 % less than their account"),
             (None, _) => None,
         }
@@ -127,16 +127,20 @@ impl Stack for Megatron {
         let (tokens, whole, t) = (layout.tokens(), layout.whole_tokens(), layout.tensor);
         let (element, input) = (layout.element(), Megatron::kept_input(layout));
         let split = |features: u64, bytes: u64| (tokens * features * bytes).div_ceil(t);
-        // A product that trains keeps its input; of a frozen one its adapter does, after tensor ranks have gathered it.
+        // A norm fused with a product keeps its output, whether the product trains or not.
+        let norm = whole * decoder.hidden * if layout.lora.is_some() { element } else { input };
+        // An adapter keeps its input: what tensor ranks have gathered, or what is dropped of the norm's output.
         let read = |targets: &[Target]| match &layout.lora {
-            None => whole * decoder.hidden * input,
-            Some(lora) if lora.has(targets) => tokens * decoder.hidden * lora.input_bytes(element),
-            Some(_) => 0,
+            Some(lora) if lora.has(targets) && (whole < tokens || lora.dropout) => {
+                tokens * decoder.hidden * lora.input_bytes(element)
+            }
+            _ => 0,
         };
         let kept = |name, part, bytes, of: &'static [Module]| Saved { name, part, bytes, of };
         let mut all = vec![
             kept("input", Part::Norms, whole * decoder.hidden * element, &[]),
-            kept("norm before attention", Part::Norms, read(QKV), &[Module::LayerNorm]),
+            kept("norm before attention", Part::Norms, norm, &[Module::LayerNorm]),
+            kept("input of adapters before attention", Part::Norms, read(QKV), &[]),
         ];
         all.extend(self.attention(decoder, layout));
         if layout.dropout {
@@ -151,7 +155,8 @@ impl Stack for Megatron {
         };
         all.extend([
             kept("input of the second norm", Part::Norms, whole * decoder.hidden * element, &[]),
-            kept("norm before feed-forward", Part::Norms, read(UP), second),
+            kept("norm before feed-forward", Part::Norms, norm, second),
+            kept("input of adapters before feed-forward", Part::Norms, read(UP), &[Module::Mlp]),
             kept("input of the activation", Part::FeedForward, split(inner, element), &[Module::Mlp]),
             kept("output of the activation", Part::FeedForward, split(decoder.feed_forward, output), &[Module::Mlp]),
         ]);

@@ -251,7 +251,7 @@ fn parts_of_megatrons_account_have_closed_forms() {
     assert_eq!(attention(&normed) - attention(&decoder), 8 * 4 * input);
 }
 
-/// Of a frozen product only its adapter keeps the input, after tensor ranks have gathered it; dropout keeps a mask too.
+/// Of a frozen product its adapter keeps the input, after tensor ranks have gathered it; dropout keeps a mask too.
 #[test]
 fn adapters_keep_gathered_inputs() {
     let decoder = model("llama-3-8b");
@@ -262,9 +262,11 @@ fn adapters_keep_gathered_inputs() {
         saved.iter().find(|one| one.name == name).map_or(0, |one| one.bytes)
     };
     let whole = 4096 * decoder.hidden;
-    assert_eq!(kept("r=8,modules=q,dropout=0", "norm before attention"), 2 * whole);
-    assert_eq!(kept("r=8,modules=q", "norm before attention"), 3 * whole);
-    assert_eq!(kept("r=8,modules=o", "norm before attention"), 0);
+    assert_eq!(kept("r=8,modules=o", "norm before attention"), whole);
+    assert_eq!(kept("r=8,modules=q,dropout=0", "input of adapters before attention"), 2 * whole);
+    assert_eq!(kept("r=8,modules=q", "input of adapters before attention"), 3 * whole);
+    assert_eq!(kept("r=8,modules=o", "input of adapters before attention"), 0);
+    assert_eq!(kept("r=8,modules=up,dropout=0", "input of adapters before feed-forward"), 2 * whole);
     assert_eq!(kept("r=8,modules=down,dropout=0", "output of the activation"), 4096 * decoder.feed_forward);
     assert_eq!(kept("r=8,modules=q", "output of the activation"), 0);
     assert_eq!(kept("r=8,modules=q+down", "features inside adapters"), 4096 * 8 * 2 * 2);
