@@ -170,6 +170,15 @@ fn experiments_take_files_of_other_frameworks() {
     let own =
         predicted("own.toml", "batch_per_rank = 4\nfrom = \"args.json\"\nmesh = \"data=8\"\nstrategy = \"zero-3\"\n");
     assert_eq!((own[0]["batch_per_rank"].as_u64(), own[0]["strategy"].as_str()), (Some(4), Some("zero-3 over data=8")));
+    // Ranks too: they are not those of the file's axes.
+    fs::write(folder.join("ranks.json"), "{\"micro_batch_size\": 2, \"seq_length\": 512, \"bf16\": true}").unwrap();
+    let several = predicted("ranks.toml", "from = \"ranks.json\"\n[sweep]\nranks = [1, 2, 4]\n");
+    assert_eq!(several[0]["ranks"].as_u64(), Some(8));
+    fs::write(folder.join("wrong.json"), "{\"micro_batch_size\": \"two\", \"bf16\": true}").unwrap();
+    fs::write(folder.join("wrong.toml"), format!("{start}from = \"wrong.json\"\n")).unwrap();
+    let refused = lockstep(&folder, &["sim", "predict", "wrong.toml"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.starts_with("wrong.json: two: must be a whole number"), "{said}");
     // What is not understood is refused, unless that is asked for.
     fs::write(folder.join("more.json"), quoted(&format!("{flags} --made-up-flag 3"))).unwrap();
     fs::write(folder.join("more.toml"), format!("{start}from = \"more.json\"\n")).unwrap();

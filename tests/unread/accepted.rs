@@ -117,6 +117,21 @@ pub(super) const ACCEPTED: &[(&str, &str, Option<&str>)] = &[
         "--defer-head-gradients",
         Some("4"),
     ),
+    (
+        "memory --model llama-3-8b --gpus 8xh100-80 --strategy zero-2 --format json",
+        "--reduce-bucket-size",
+        Some("auto"),
+    ),
+    (
+        "memory --model llama-3-8b --gpus 8xh100-80 --strategy zero-3 --format json",
+        "--stage3-prefetch-bucket-size",
+        Some("2e9"),
+    ),
+    (
+        "memory --model llama-3-8b --gpus 8xh100-80 --strategy zero-3 --format json",
+        "--stage3-max-live-parameters",
+        Some("1e8"),
+    ),
     ("models show lenet --memory", "--batch", Some("4")),
     ("models show lenet --memory", "--optimizer", Some("adamw")),
     ("models show resnet-32 --memory", "--recompute", Some("full")),

@@ -1,11 +1,13 @@
 //! Applies what a file of another training framework says, where nothing else in the experiment does.
 
+use lockstep_models::Axis;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::axis_sizes::{AXIS_SIZES, AxisSizes, INTERLEAVE};
 use crate::batch::Batch;
 use crate::experiment::Experiment;
 use crate::foreign::Foreign;
+use crate::form::positive;
 use crate::settings::settings;
 
 impl Experiment {
@@ -21,13 +23,18 @@ impl Experiment {
         let mut axes = AxisSizes::default();
         let (mut per_rank, mut global) = (None, None);
         for (flag, value) in &read.flags {
+            let count = || positive(value).map_err(|message| InputError::new(file.as_str(), value, message));
             let axis = AXIS_SIZES.iter().position(|(_, name)| name == flag);
+            // The experiment's ranks say how many copies there are; an axis of one rank is none.
+            let stands = axis.is_none_or(|axis| {
+                !self.sets("mesh") && if AXIS_SIZES[axis].0 == Axis::Data { !self.sets("ranks") } else { value != "1" }
+            });
             match (*flag, axis) {
-                (_, Some(axis)) if !self.sets("mesh") => axes.sizes[axis] = value.parse().ok(),
-                (INTERLEAVE, _) if !self.sets("schedule") => axes.chunks = value.parse().ok(),
+                (_, Some(axis)) if stands => axes.sizes[axis] = Some(count()?),
+                (INTERLEAVE, _) if !self.sets("schedule") => axes.chunks = Some(count()?),
                 (INTERLEAVE, _) | (_, Some(_)) => {}
-                ("micro-batch-size", _) => per_rank = value.parse::<u32>().ok(),
-                ("global-batch-size", _) => global = value.parse::<u64>().ok(),
+                ("micro-batch-size", _) => per_rank = Some(count()?),
+                ("global-batch-size", _) => global = Some(u64::from(count()?)),
                 _ => self.set_foreign(flag, value, place).map_err(|error| wrong(flag, error))?,
             }
         }
@@ -43,8 +50,11 @@ impl Experiment {
     /// Sets one of its flags, where nothing else does.
     fn set_foreign(&mut self, flag: &str, value: &str, place: &ErrorPlace) -> Result<(), InputError> {
         let key = flag.replace('-', "_");
-        let taken = self.sets(&key) || key == "accumulate" && self.sets("global_batch");
-        let Some(setting) = settings().find(|setting| setting.key == key).filter(|_| !taken) else { return Ok(()) };
+        if self.sets(&key) || key == "accumulate" && self.sets("global_batch") {
+            return Ok(());
+        }
+        let missing = || InputError::new("", value, "is no setting of an experiment");
+        let setting = settings().find(|setting| setting.key == key).ok_or_else(missing)?;
         setting.how.check(value).map_err(|message| InputError::flag(setting.key, value, message))?;
         setting.how.take(self, setting, &[value.to_owned()])?;
         self.places.insert(key, place.clone());

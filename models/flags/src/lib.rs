@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod hugging_face;
+mod optimizer;
 mod print;
 mod read;
 mod source;
@@ -14,6 +15,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 mod values;
+mod zero;
 
 use std::path::Path;
 
@@ -31,7 +33,7 @@ use values::Values;
 pub fn read_file(path: &Path, has_model: bool) -> Result<Read, InputError> {
     let place = path.display().to_string();
     let mut values = Values::of_file(path)?;
-    hugging_face::add_deepspeed(&mut values, path)?;
+    zero::add_deepspeed(&mut values, path)?;
     // Megatron-LM's arguments in a file have underscores.
     if values.first(&["tensor_model_parallel_size", "micro_batch_size"]).is_some() && values.get("base_model").is_none()
     {

@@ -85,9 +85,10 @@ impl Read {
         for (flag, value) in &all.flags {
             let place = || format!("{flag} {value}").trim_end().to_owned();
             match (*flag, value.as_str()) {
-                ("strategy" | "sequence-parallel" | "stack", _) | ("cp" | "ep", "1") => {}
+                ("strategy" | "sequence-parallel" | "stack", _) | ("tp" | "pp" | "cp" | "ep", "1") => {}
                 ("optimizer", "momentum") => self.set("optimizer", "sgd"),
-                ("no-transpose-cache" | "defer-head-gradients", _) => self.not_counted.push(place()),
+                ("no-transpose-cache" | "defer-head-gradients" | "reduce-bucket-size", _)
+                | ("stage3-prefetch-bucket-size" | "stage3-max-live-parameters", _) => self.not_counted.push(place()),
                 ("half-gradients", _) => self.set("gradients", "half"),
                 ("loss" | "attention" | "dropout" | "compile" | "cp-exchange", _) => self.not_counted.push(place()),
                 ("cp" | "ep" | "lora" | "quantize" | "offload-optimizer", _)

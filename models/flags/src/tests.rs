@@ -252,7 +252,14 @@ fn no_key_is_dropped() {
         &format!("{base}relora: false\ndeepspeed:\n  zero_optimization:\n    reduce_bucket_size: 1e6\n"),
     );
     assert_eq!(of.assumed, ["relora false"]);
-    assert_eq!(of.not_counted, ["deepspeed.zero_optimization.reduce_bucket_size 1000000"]);
+    assert_eq!(of.get("reduce-bucket-size"), Some("1000000"));
+    let text = "deepspeed:\n  zero_optimization:\n    stage: 2\n    reduce_bucket_size: auto\n    stage3_max_live_parameters: 1e9\n    \
+                overlap_comm: true\n";
+    let of = read("a.yaml", &format!("{base}{text}"));
+    assert_eq!((of.get("reduce-bucket-size"), of.get("stage3-max-live-parameters")), (Some("auto"), None));
+    assert_eq!(of.not_counted, ["deepspeed.zero_optimization.overlap_comm"]);
+    let of = read("a.yaml", &format!("{base}adapter: lora\n{text}"));
+    assert_eq!((of.get("reduce-bucket-size"), of.not_counted.len()), (None, 2));
     let of = |text: &str| read_megatron(text, true).unwrap();
     assert_eq!(of("--num-layers 3 --swiglu --overlap-grad-reduce").replaced, ["num-layers 3", "swiglu"]);
     assert_eq!(of("--overlap-grad-reduce").not_counted, ["overlap-grad-reduce"]);

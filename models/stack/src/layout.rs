@@ -3,6 +3,7 @@
 use lockstep_models::Recompute;
 use lockstep_topology::InputError;
 
+use crate::buckets::Buckets;
 use crate::decoder::Decoder;
 use crate::lora::Lora;
 use crate::numbers::{Optimizer, Precision, Quantization, names};
@@ -96,6 +97,8 @@ pub struct Layout {
     pub transpose_cache: bool,
     /// Micro-batches whose gradient of the output layer's weight waits for the end of the step, at most.
     pub deferred_heads: u64,
+    /// Sizes of the buffers of exchanges.
+    pub buckets: Buckets,
     /// The optimizer.
     pub optimizer: Optimizer,
     /// Whether the optimizer's states are in the host's memory.
@@ -136,6 +139,7 @@ impl Default for Layout {
             half_gradients: false,
             transpose_cache: true,
             deferred_heads: 0,
+            buckets: Buckets::default(),
             optimizer: Optimizer::AdamW,
             offload: false,
             lora: None,

@@ -7,6 +7,7 @@
 
 mod account;
 mod boards;
+mod buckets;
 mod decoder;
 mod fit;
 mod layout;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use account::{Account, Moment, RankAccount};
 pub use boards::{BOARDS, Board, Gpus};
+pub use buckets::{Buckets, Elements};
 pub use decoder::Decoder;
 pub use fit::{Advice, Setting, Wanted, advice, find};
 pub use layout::{AttentionKernel, ContextExchange, Layout, Loss, Sharding};

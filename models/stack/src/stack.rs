@@ -215,7 +215,7 @@ pub trait Stack: Sync {
     }
 
     /// Gathered parameters and their whole gradients: in forward and backward passes of layers, and of the head.
-    fn gathered(&self, holding: &Holding, layout: &Layout) -> [u64; 3];
+    fn gathered(&self, decoder: &Decoder, holding: &Holding, layout: &Layout) -> [u64; 3];
 
     /// Buffers of exchanges and of staged results.
     fn buffers(&self, decoder: &Decoder, holding: &Holding, layout: &Layout) -> u64;

@@ -5,8 +5,8 @@ use lockstep_experiment::form::parsed;
 use lockstep_flags::{Printed, read_megatron};
 use lockstep_models::{Model, Node, Recompute};
 use lockstep_stack::{
-    Account, AttentionKernel, ContextExchange, Decoder, Gpus, Layout, Lora, Loss, Optimizer, Precision, Quantization,
-    Setting, Sharding, Stack, Wanted, stack,
+    Account, AttentionKernel, Buckets, ContextExchange, Decoder, Elements, Gpus, Layout, Lora, Loss, Optimizer,
+    Precision, Quantization, Setting, Sharding, Stack, Wanted, stack,
 };
 use lockstep_topology::InputError;
 
@@ -76,6 +76,15 @@ pub(super) struct LayoutFlags {
     /// Micro-batches whose gradient of the output layer's weight waits for the end of the step (--wgrad-deferral-limit)
     #[arg(long, value_name = "N", default_value_t = 0)]
     defer_head_gradients: u64,
+    /// Elements of DeepSpeed's bucket of gradients, or auto [default: 5e8]
+    #[arg(long, value_name = "N|auto", value_parser = parsed::<Elements>)]
+    reduce_bucket_size: Option<Elements>,
+    /// Elements of parameters that ZeRO-3 of DeepSpeed fetches ahead, or auto [default: 5e7]
+    #[arg(long, value_name = "N|auto", value_parser = parsed::<Elements>)]
+    stage3_prefetch_bucket_size: Option<Elements>,
+    /// Elements of parameters that ZeRO-3 of DeepSpeed keeps gathered at most [default: 1e9]
+    #[arg(long, value_name = "N", value_parser = parsed::<Elements>)]
+    stage3_max_live_parameters: Option<Elements>,
     /// adamw, adamw8bit, adamw-bf16, momentum or sgd
     #[arg(long, value_name = "NAME", default_value = "adamw", value_parser = parsed::<Optimizer>)]
     optimizer: Optimizer,
@@ -273,6 +282,11 @@ impl LayoutFlags {
             half_gradients: self.half_gradients,
             transpose_cache: !self.no_transpose_cache,
             deferred_heads: self.defer_head_gradients,
+            buckets: Buckets {
+                reduce: self.reduce_bucket_size,
+                ahead: self.stage3_prefetch_bucket_size,
+                live: self.stage3_max_live_parameters,
+            },
             optimizer: self.optimizer,
             offload: self.offload_optimizer,
             lora: self.lora.clone(),

@@ -2,11 +2,12 @@
 
 use lockstep_topology::InputError;
 
-use crate::hugging_face::{FSDP_NOTHING, deepspeed_beside, fsdp_config};
+use crate::hugging_face::{FSDP_NOTHING, fsdp_config};
 use crate::read::Read;
 use crate::source::Does::{NothingIf, Off};
 use crate::source::{Source, shown};
 use crate::values::Values;
+use crate::zero::deepspeed_beside;
 
 pub(crate) const ACCELERATE: Source = Source {
     name: "accelerate",

@@ -2,11 +2,11 @@
 
 use lockstep_topology::InputError;
 
-use crate::hugging_face::deepspeed;
 use crate::read::Read;
 use crate::source::Does::Is;
 use crate::source::Source;
 use crate::values::Values;
+use crate::zero::deepspeed;
 
 pub(crate) const DEEPSPEED: Source = Source {
     name: "deepspeed",

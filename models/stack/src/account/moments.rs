@@ -48,7 +48,7 @@ pub(super) fn of_stage(
     let backward = stack.backward(decoder, layout);
     let input = layout.whole_tokens() * decoder.hidden * layout.element();
     let activations = Activations::of(&stack.saved(decoder, layout), input, backward, &layout.recompute);
-    let [gathered_forward, gathered_backward, gathered_head] = stack.gathered(&holding, layout);
+    let [gathered_forward, gathered_backward, gathered_head] = stack.gathered(decoder, &holding, layout);
     let gathered = |bytes| Live::of(Part::Gathered, bytes);
     let mut full = kept(&holding, layout, stack)
         + Live::of(Part::Buffers, stack.buffers(decoder, &holding, layout))

@@ -1,5 +1,6 @@
 //! DeepSpeed over a model of Hugging Face's transformers: 16 bits beside master weights, ZeRO 0 to 3 (Rajbhandari et al. 2020).
 
+use crate::buckets::Elements;
 use crate::decoder::Decoder;
 use crate::layout::{ContextExchange, Layout, Loss, Sharding};
 use crate::numbers::Precision;
@@ -25,7 +26,15 @@ impl Stack for DeepSpeed {
     }
 
     fn features(&self) -> &'static [Feature] {
-        &[Feature::Adapters, Feature::Quantised, Feature::SmallMoments, Feature::Offload]
+        &[
+            Feature::Adapters,
+            Feature::Quantised,
+            Feature::SmallMoments,
+            Feature::Offload,
+            Feature::ReduceBucket,
+            Feature::AheadBucket,
+            Feature::LiveParameters,
+        ]
     }
 
     fn choices(&self) -> Choices {
@@ -81,25 +90,28 @@ impl Stack for DeepSpeed {
         hugging_face::head(decoder, layout, layout.loss.unwrap_or(self.loss(layout)))
     }
 
-    fn gathered(&self, holding: &Holding, layout: &Layout) -> [u64; 3] {
+    fn gathered(&self, decoder: &Decoder, holding: &Holding, layout: &Layout) -> [u64; 3] {
         if layout.sharding < Sharding::Parameters || layout.copies() == 1 {
             return [0; 3];
         }
         let element = layout.element();
         // Parameters that are read again soon are not released: up to so many stay, at least a layer and what is fetched ahead.
         let largest = holding.layer().max(holding.head).max(holding.embedding);
-        let live = (largest + AHEAD).max(LIVE).min(holding.all());
+        let squares = decoder.hidden * decoder.hidden;
+        let ahead = Elements::of(layout.buckets.ahead, squares * 9 / 10, AHEAD);
+        let live = (largest + ahead).max(Elements::of(layout.buckets.live, LIVE, LIVE)).min(holding.all());
         let gradient = |elements: u64| if layout.lora.is_none() { elements * element } else { 0 };
         [live * element, live * element + gradient(holding.layer()), live * element + gradient(holding.head)]
     }
 
-    fn buffers(&self, _: &Decoder, holding: &Holding, layout: &Layout) -> u64 {
+    fn buffers(&self, decoder: &Decoder, holding: &Holding, layout: &Layout) -> u64 {
         if layout.copies() == 1 {
             return 0;
         }
         let trained = if layout.lora.is_some() { holding.layers * holding.adapters } else { holding.all() };
         // ZeRO's has its whole size however few gradients there are; without ZeRO gradients are copied into one as they need it.
-        let elements = if layout.sharding == Sharding::None { BUCKET.min(trained) } else { BUCKET };
+        let bucket = Elements::of(layout.buckets.reduce, decoder.hidden * decoder.hidden, BUCKET);
+        let elements = if layout.sharding == Sharding::None { bucket.min(trained) } else { bucket };
         elements * layout.element()
     }
 }

@@ -3,7 +3,7 @@
 use lockstep_models::Recompute;
 use lockstep_topology::InputError;
 
-use crate::layout::{AttentionKernel, Layout};
+use crate::layout::{AttentionKernel, Layout, Sharding};
 use crate::numbers::{Optimizer, Precision};
 
 /// A part of a layout that only some stacks have.
@@ -25,6 +25,12 @@ pub enum Feature {
     OneOrder,
     /// Gradients of the output layer's weight at the end of a step.
     DeferredHeads,
+    /// A stated size of the bucket of gradients.
+    ReduceBucket,
+    /// A stated size of what is fetched ahead.
+    AheadBucket,
+    /// A stated most of gathered parameters.
+    LiveParameters,
     /// Dropped features.
     Dropout,
     /// Compiled layers.
@@ -43,7 +49,7 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub(super) const ALL: [Feature; 15] = [
+    pub(super) const ALL: [Feature; 18] = [
         Feature::Tensor,
         Feature::Pipeline,
         Feature::Context,
@@ -52,6 +58,9 @@ impl Feature {
         Feature::HalfGradients,
         Feature::OneOrder,
         Feature::DeferredHeads,
+        Feature::ReduceBucket,
+        Feature::AheadBucket,
+        Feature::LiveParameters,
         Feature::Dropout,
         Feature::Compile,
         Feature::Adapters,
@@ -72,6 +81,9 @@ impl Feature {
             Feature::HalfGradients => "half_gradients",
             Feature::OneOrder => "no_transpose_cache",
             Feature::DeferredHeads => "defer_head_gradients",
+            Feature::ReduceBucket => "reduce_bucket_size",
+            Feature::AheadBucket => "stage3_prefetch_bucket_size",
+            Feature::LiveParameters => "stage3_max_live_parameters",
             Feature::Dropout => "dropout",
             Feature::Compile => "compile",
             Feature::Adapters => "lora",
@@ -95,6 +107,9 @@ impl Feature {
             Feature::HalfGradients => flag(layout.half_gradients),
             Feature::OneOrder => flag(!layout.transpose_cache),
             Feature::DeferredHeads => (layout.deferred_heads > 0).then(|| layout.deferred_heads.to_string()),
+            Feature::ReduceBucket => layout.buckets.reduce.map(|of| of.to_string()),
+            Feature::AheadBucket => layout.buckets.ahead.map(|of| of.to_string()),
+            Feature::LiveParameters => layout.buckets.live.map(|of| of.to_string()),
             Feature::Dropout => flag(layout.dropout),
             Feature::Compile => flag(layout.compile),
             Feature::Adapters => layout.lora.as_ref().map(ToString::to_string),
@@ -132,6 +147,11 @@ pub(super) fn together(layout: &Layout) -> Result<(), InputError> {
     if layout.deferred_heads > 0 && layout.pipeline == 1 {
         let value = layout.deferred_heads.to_string();
         return wrong("defer_head_gradients", value, "has no effect without stages: give pp too");
+    }
+    for feature in [Feature::AheadBucket, Feature::LiveParameters] {
+        if let Some(value) = feature.stated(layout).filter(|_| layout.sharding < Sharding::Parameters) {
+            return wrong(feature.flag(), value, "has no effect without gathered parameters: take strategy zero-3");
+        }
     }
     if layout.dropout && layout.attention == AttentionKernel::Flash && layout.lora.is_some() {
         return wrong("dropout", String::new(), "of adapters is part of lora: write dropout there");

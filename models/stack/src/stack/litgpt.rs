@@ -94,7 +94,7 @@ impl Stack for LitGpt {
         }
     }
 
-    fn gathered(&self, holding: &Holding, layout: &Layout) -> [u64; 3] {
+    fn gathered(&self, _: &Decoder, holding: &Holding, layout: &Layout) -> [u64; 3] {
         sharded::gathered(holding, layout, 2, true, true)
     }
 

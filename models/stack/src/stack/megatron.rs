@@ -211,7 +211,7 @@ impl Stack for Megatron {
         (scores + layout.whole_tokens() * decoder.hidden) * layout.element()
     }
 
-    fn gathered(&self, _: &Holding, _: &Layout) -> [u64; 3] {
+    fn gathered(&self, _: &Decoder, _: &Holding, _: &Layout) -> [u64; 3] {
         [0; 3]
     }
 

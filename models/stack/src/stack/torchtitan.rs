@@ -121,7 +121,7 @@ impl Stack for Torchtitan {
         Head { kept: last + kept, forward: last + kept + element * scores, backward: last + most + features }
     }
 
-    fn gathered(&self, holding: &Holding, layout: &Layout) -> [u64; 3] {
+    fn gathered(&self, _: &Decoder, holding: &Holding, layout: &Layout) -> [u64; 3] {
         sharded::gathered(holding, layout, 4, false, false)
     }
 

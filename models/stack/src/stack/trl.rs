@@ -64,7 +64,7 @@ impl Stack for Trl {
         hugging_face::head(decoder, layout, layout.loss.unwrap_or(self.loss(layout)))
     }
 
-    fn gathered(&self, holding: &Holding, layout: &Layout) -> [u64; 3] {
+    fn gathered(&self, _: &Decoder, holding: &Holding, layout: &Layout) -> [u64; 3] {
         // PEFT wraps adapters apart from the weights that are frozen.
         sharded::gathered(holding, layout, 2, true, false)
     }

@@ -5,8 +5,8 @@ use lockstep_models::Recompute;
 use crate::account::holding;
 use crate::tests::model;
 use crate::{
-    Account, AttentionKernel, Board, Decoder, Gpus, Layout, Lora, Loss, Optimizer, Part, Precision, Quantization,
-    RankAccount, STACKS, Setting, Sharding, Stack, Wanted, advice, find, stack,
+    Account, AttentionKernel, Board, Buckets, Decoder, Elements, Gpus, Layout, Lora, Loss, Optimizer, Part, Precision,
+    Quantization, RankAccount, STACKS, Setting, Sharding, Stack, Wanted, advice, find, stack,
 };
 
 const MODELS: [&str; 4] = ["llama-3-8b", "gpt2:positions=65536", "qwen3-0.6b", "llama-2-7b:layers=6"];
@@ -249,6 +249,35 @@ fn parts_of_megatrons_account_have_closed_forms() {
     let input = base.seq_length * (decoder.query_features() + decoder.key_features());
     // Two bytes over two ranks, of eight layers and four micro-batches in flight.
     assert_eq!(attention(&normed) - attention(&decoder), 8 * 4 * input);
+}
+
+/// DeepSpeed's buffers are as large as stated, as transformers has them for `auto`, or its defaults.
+#[test]
+fn buckets_are_as_large_as_stated() {
+    let decoder = model("llama-3-8b");
+    let at = |sharding, buckets: Buckets, part: Part| {
+        let layout = Layout { data: 8, sharding, buckets, ..Layout::default() };
+        let account = Account::of(&decoder, &layout, stack("deepspeed").unwrap(), board()).unwrap();
+        account.ranks[0].moments.iter().map(|moment| moment.live[part]).max().unwrap()
+    };
+    let reduce = |text: &str| Buckets { reduce: Some(text.parse().unwrap()), ..Buckets::default() };
+    let buffers = |buckets| at(Sharding::Gradients, buckets, Part::Buffers);
+    assert_eq!(buffers(Buckets::default()), 1_000_000_000);
+    assert_eq!(buffers(reduce("2e8")), 400_000_000);
+    assert_eq!(buffers(reduce("auto")), 2 * decoder.hidden * decoder.hidden);
+    // Without sharding a bucket holds no more than all gradients.
+    assert_eq!(at(Sharding::None, reduce("1e12"), Part::Buffers), 2 * decoder.parameters());
+    let gathered = |ahead: &str, live: &str| {
+        let [ahead, live] = [ahead, live].map(|text| Some(text.parse().unwrap()));
+        at(Sharding::Parameters, Buckets { ahead, live, ..Buckets::default() }, Part::Gathered)
+    };
+    let head = decoder.table();
+    assert_eq!(gathered("0", "2e9"), 2 * (2_000_000_000 + head));
+    assert_eq!(gathered("1e8", "0"), 2 * (head + 100_000_000 + head));
+    assert_eq!(gathered("auto", "0"), 2 * (head + decoder.hidden * decoder.hidden * 9 / 10 + head));
+    for wrong in ["-1", "1.5", "", "many", "1e99", "NaN"] {
+        assert!(wrong.parse::<Elements>().unwrap_err().contains("auto or a whole number"), "{wrong}");
+    }
 }
 
 /// Of a frozen product its adapter keeps the input, after tensor ranks have gathered it; dropout keeps a mask too.
