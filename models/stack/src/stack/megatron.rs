@@ -69,7 +69,7 @@ impl Stack for Megatron {
 
     fn caveat(&self, layout: &Layout) -> Option<&'static str> {
         match (&layout.lora, layout.precision) {
-            (Some(_), _) => Some("published runs with adapters took up to a quarter more than their account"),
+            (Some(_), _) => Some("published runs with adapters took up to 26 % more than their account"),
             (None, Precision::F8) => Some("published runs in fp8 took up to 14 % less than their account"),
             (None, _) => None,
         }
