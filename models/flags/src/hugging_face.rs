@@ -171,7 +171,8 @@ const FORMATS: [&str; 5] = ["bf16", "bfloat16", "fp16", "float16", "pure_bf16"];
 
 /// Mixed bf16 where no format is stated: the default of newer trainers.
 pub(crate) fn bf16_by_default(values: &Values, read: &mut Read) {
-    if FORMATS.iter().all(|key| values.get(key).is_none()) && read.get("precision") == Some("fp32") {
+    let is_stated = FORMATS.iter().any(|key| values.get(key).is_some()) || values.is_on("float32");
+    if !is_stated && read.get("precision") == Some("fp32") {
         read.flags.retain(|(flag, _)| *flag != "precision");
         read.by_default("precision", "bf16");
     }

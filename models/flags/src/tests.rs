@@ -97,7 +97,8 @@ fn defaults_are_those_of_the_framework() {
     assert_eq!(of("").as_deref(), Some("bf16-true"));
     assert_eq!(of("bf16: true\nfsdp: [full_shard]\n").as_deref(), Some("bf16"));
     assert_eq!(of("adapter: lora\n").as_deref(), Some("bf16"));
-    assert_eq!(of("float32: true\nbf16: false\n").as_deref(), Some("fp32"));
+    assert_eq!(of("float32: true\n").as_deref(), Some("fp32"));
+    assert_eq!(of("bf16: false\n").as_deref(), Some("fp32"));
     let of = read("c.yaml", "distributed_type: DEEPSPEED\nmixed_precision: bf16\n");
     assert_eq!((of.get("strategy"), of.defaults.len()), (Some("zero-2"), 1));
 }
