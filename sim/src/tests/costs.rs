@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lockstep_models::{Gradients, Layer, Moments, Precision, UpdateRule};
 use lockstep_topology::InputError;
-use lockstep_topology::cluster::DeviceId;
+use lockstep_topology::cluster::{DeviceId, DeviceKind};
 
 use super::*;
 use crate::{CostTable, Roofline};
@@ -286,9 +286,12 @@ fn a_roofline_is_the_larger_of_arithmetic_and_memory() {
 #[test]
 fn the_quickstarts_models_run_on_every_preset() {
     for (name, _) in Cluster::presets() {
+        let cluster = Cluster::load(name).expect("a preset");
+        let gpus = cluster.devices().iter().filter(|device| matches!(device.kind, DeviceKind::Gpu(_))).count() as u32;
+        let ranks = if gpus > 0 { gpus.min(4) } else { 4 };
         for model in ["mlp", "lenet", "resnet-32"] {
-            let world = World::new(Cluster::load(name).expect("a preset"), 4, &HostingRule::PerHost);
-            let job = Job::new(Arc::new(lockstep_readers::load_model(model).expect("in the zoo")), 4, 16);
+            let world = World::new(cluster.clone(), ranks, &HostingRule::PerHost);
+            let job = Job::new(Arc::new(lockstep_readers::load_model(model).expect("in the zoo")), ranks, 16);
             let program = program(&job);
             let options = SimOptions::default();
             let platform = world.platform(&Roofline, NetworkModel::MaxMin);
