@@ -148,6 +148,10 @@ pub(super) fn together(layout: &Layout) -> Result<(), InputError> {
         let value = layout.deferred_heads.to_string();
         return wrong("defer_head_gradients", value, "has no effect without stages: give pp too");
     }
+    if layout.deferred_heads > 0 && layout.lora.is_some() {
+        let value = layout.deferred_heads.to_string();
+        return wrong("defer_head_gradients", value, "has no effect beside adapters: the output layer is frozen");
+    }
     for feature in [Feature::AheadBucket, Feature::LiveParameters] {
         if let Some(value) = feature.stated(layout).filter(|_| layout.sharding < Sharding::Parameters) {
             return wrong(feature.flag(), value, "has no effect without gathered parameters: take strategy zero-3");

@@ -26,6 +26,11 @@ impl Megatron {
         if layout.precision == Precision::F8 { 1 } else { layout.element() }
     }
 
+    /// Bytes of an element of a layer's matrix: in fp8 (`--fp8-param-gather`) one in each order that is kept.
+    fn of_matrix(layout: &Layout) -> u64 {
+        if layout.precision == Precision::F8 && !layout.transpose_cache { 1 } else { layout.element() }
+    }
+
     /// Whether layers are Transformer Engine's, which keep dummy gradients.
     fn is_fused(layout: &Layout) -> bool {
         layout.attention == AttentionKernel::Flash && layout.precision != Precision::F32
@@ -108,8 +113,10 @@ impl Stack for Megatron {
 
     fn weights(&self, holding: &Holding, layout: &Layout) -> u64 {
         match layout.precision {
-            // `--fp8-param-gather`: matrices of layers a byte each, or one in each order; all else in bf16.
-            Precision::F8 if !layout.transpose_cache => 2 * holding.all() - holding.layers * holding.matrices,
+            Precision::F8 => {
+                let matrices = holding.layers * holding.matrices;
+                matrices * Megatron::of_matrix(layout) + (holding.all() - matrices) * layout.element()
+            }
             _ => self.states(layout).weights.of(holding.all()),
         }
     }
@@ -118,7 +125,7 @@ impl Stack for Megatron {
         let matrices = holding.layers * holding.matrices;
         let stored = match layout.quantize {
             Some(format) => format.bytes(matrices),
-            None => matrices * layout.element(),
+            None => matrices * Megatron::of_matrix(layout),
         };
         stored + (holding.all() - matrices) * layout.element()
     }

@@ -244,6 +244,12 @@ fn parts_of_megatrons_account_have_closed_forms() {
     let once = peaks(&Layout { transpose_cache: false, ..base.clone() }, &decoder);
     let weights = |ranks: &[RankAccount]| ranks[0].peak[Part::Weights];
     assert_eq!(weights(&before) - weights(&once), decoder.layers / 4 * decoder.matrices / 2);
+    // Frozen ones too; whose output layer has no gradient to defer.
+    let lora = Layout { lora: Some("r=8".parse().unwrap()), ..base.clone() };
+    let once = peaks(&Layout { transpose_cache: false, ..lora.clone() }, &decoder);
+    assert_eq!(weights(&peaks(&lora, &decoder)) - weights(&once), decoder.layers / 4 * decoder.matrices / 2);
+    let refused = stack("megatron").unwrap().check(&Layout { deferred_heads: 1, ..lora }).unwrap_err();
+    assert!(refused.to_string().contains("--defer-head-gradients: 1: has no effect beside adapters"), "{refused}");
     let normed = Decoder { query_norm: true, ..decoder.clone() };
     let attention = |decoder: &Decoder| peaks(&base, decoder)[0].peak[Part::Attention];
     let input = base.seq_length * (decoder.query_features() + decoder.key_features());
