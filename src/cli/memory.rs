@@ -164,11 +164,12 @@ fn row(question: &Question, account: &Account, rank: &RankAccount) -> RankMemory
 fn notes(question: &Question, account: &Account) -> Vec<String> {
     let board = question.gpus.board;
     let caveat = question.stack.caveat(&question.layout).map(|caveat| format!("{}: {caveat}", question.stack.name()));
+    let known = board.cluster.as_ref().map_or_else(String::new, |name| format!("; in predictions cluster {name}"));
     let rest = vec![
         answer(question, account),
         format!("layout: {}", question.layout_line()),
         format!("{}: {}", question.stack.name(), question.stack.source()),
-        format!("{}: {}", board.name, board.provenance),
+        format!("{}: {}{known}", board.name, board.provenance),
         "reserved is 1.05 of allocated; context is assumed (docs/memory.md)".to_owned(),
     ];
     rest.into_iter().chain(caveat).collect()
