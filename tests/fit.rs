@@ -174,6 +174,12 @@ fn experiments_take_files_of_other_frameworks() {
     fs::write(folder.join("ranks.json"), "{\"micro_batch_size\": 2, \"seq_length\": 512, \"bf16\": true}").unwrap();
     let several = predicted("ranks.toml", "from = \"ranks.json\"\n[sweep]\nranks = [1, 2, 4]\n");
     assert_eq!(several[0]["ranks"].as_u64(), Some(8));
+    // What of the file is not counted is said by every command.
+    for command in ["predict", "sweep"] {
+        let said = lockstep(&folder, &["sim", command, "ranks.toml"]);
+        let said = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
+        assert!(said.contains("ranks.json: not counted: dropout"), "{command}: {said}");
+    }
     fs::write(folder.join("wrong.json"), "{\"micro_batch_size\": \"two\", \"bf16\": true}").unwrap();
     fs::write(folder.join("wrong.toml"), format!("{start}from = \"wrong.json\"\n")).unwrap();
     let refused = lockstep(&folder, &["sim", "predict", "wrong.toml"]);

@@ -105,8 +105,7 @@ impl Predict {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
         }
-        let notes = [experiment.account_of_solver(), experiment.account_of_foreign()].concat();
-        notes.iter().for_each(|line| print_information(line));
+        experiment.account_of_solver().iter().for_each(|line| print_information(line));
         check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref()), self.driver.output()])?;
         let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);
         let known = Arc::new(Known::default());

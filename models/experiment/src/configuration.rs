@@ -354,7 +354,6 @@ impl Experiment {
             lines.push(format!("recipe {} ({}{})", recipe.name, recipe.source, batch.unwrap_or_default()));
         }
         lines.extend(self.account_of_solver());
-        lines.extend(self.account_of_foreign());
         lines.push(self.optimizer.to_string());
         lines.extend(configurations.first().and_then(|first| first.job.model.multipliers()));
         let mut rates: Vec<String> = Vec::new();

@@ -245,10 +245,10 @@ impl Experiment {
         }
     }
 
-    /// What has been noted, each once.
+    /// What has been noted, each once, and what is taken of another framework's file.
     pub fn account_of_names(&self) -> Vec<String> {
         let all: BTreeSet<&str> = self.told.values().flatten().copied().collect();
-        all.into_iter().map(str::to_owned).collect()
+        all.into_iter().map(str::to_owned).chain(self.account_of_foreign()).collect()
     }
 
     /// Whether the file or a flag has a value for `key`.

@@ -94,7 +94,7 @@ impl Experiment {
     }
 
     /// What of the other framework's file is taken and what not, a line each.
-    pub fn account_of_foreign(&self) -> Vec<String> {
+    pub(crate) fn account_of_foreign(&self) -> Vec<String> {
         self.from.as_ref().map_or_else(Vec::new, Foreign::account)
     }
 }
