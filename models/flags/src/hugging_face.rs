@@ -173,8 +173,7 @@ const FORMATS: [&str; 5] = ["bf16", "bfloat16", "fp16", "float16", "pure_bf16"];
 pub(crate) fn bf16_by_default(values: &Values, read: &mut Read) {
     let is_stated = FORMATS.iter().any(|key| values.get(key).is_some()) || values.is_on("float32");
     if !is_stated && read.get("precision") == Some("fp32") {
-        read.flags.retain(|(flag, _)| *flag != "precision");
-        read.by_default("precision", "bf16");
+        read.assume("precision", "bf16");
     }
 }
 

@@ -10,7 +10,7 @@ pub struct Read {
     /// Our flags without hyphens in front, each with its value, which is empty for switches.
     pub flags: Vec<(&'static str, String)>,
     /// Flags that stand because the framework has them where nothing is stated, as of its newest version.
-    pub defaults: Vec<String>,
+    pub defaults: Vec<&'static str>,
     /// What changes neither memory nor the time of a step.
     pub nothing: Vec<String>,
     /// What is switched off and not known, so that it is taken as if it were not there.
@@ -33,9 +33,14 @@ impl Read {
     /// Sets a flag that nothing has set to what the framework has where nothing is stated.
     pub(crate) fn by_default(&mut self, flag: &'static str, value: &str) {
         if self.get(flag).is_none() {
-            self.set(flag, value);
-            self.defaults.push(format!("{flag} {value}"));
+            self.assume(flag, value);
         }
+    }
+
+    /// Sets a flag to what the framework has where nothing is stated, whatever it was before.
+    pub(crate) fn assume(&mut self, flag: &'static str, value: &str) {
+        self.set(flag, value);
+        self.defaults.push(flag);
     }
 
     /// The value of a flag of ours.
@@ -66,8 +71,10 @@ impl Read {
 
     /// What to say of it, a line each; the command names the flags that stand.
     pub fn notes(&self) -> impl Iterator<Item = String> {
+        let assumed = self.flags.iter().filter(|(flag, _)| self.defaults.contains(flag));
+        let defaults: Vec<String> = assumed.map(|(flag, value)| format!("{flag} {value}")).collect();
         let lists = [
-            ("by default, as of its newest version", &self.defaults),
+            ("by default, as of its newest version", &defaults),
             ("without effect on memory and time", &self.nothing),
             ("off, and taken as without effect", &self.assumed),
             ("not counted", &self.not_counted),

@@ -64,10 +64,7 @@ fn together(values: &Values, _: bool, read: &mut Read) -> Result<(), InputError>
                 Some("0") => {}
                 Some(stage) => read.set("strategy", format!("zero-{stage}")),
                 None if is_file => {}
-                None => {
-                    read.flags.retain(|(flag, _)| *flag != "strategy");
-                    read.by_default("strategy", "zero-2");
-                }
+                None => read.assume("strategy", "zero-2"),
             }
             let offloads = of("offload_optimizer_device").is_some_and(|device| device != "none");
             read.set_if(offloads, "offload-optimizer", "");

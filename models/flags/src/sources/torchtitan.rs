@@ -181,21 +181,21 @@ fn model(values: &Values, read: &mut Read) -> Result<(), InputError> {
 /// Micro-batches: without stages all of a rank's batch is one, in a pipeline each has one sequence unless stated.
 fn batches(values: &Values, read: &mut Read) {
     let stated = values.first(&["training.local_batch_size", "training.batch_size"]);
-    let local = Some(stated.unwrap_or("8"));
+    let local = stated.unwrap_or("8");
     read.by_default("seq-length", "2048");
     let each = values.get("parallelism.pipeline_parallel_microbatch_size");
     let stages = read.get("pp").is_some_and(|stages| stages != "1");
-    let micro = if stages { Some(each.unwrap_or("1")) } else { local };
-    match (micro, stated) {
-        (Some(micro), None) if !stages => read.by_default("micro-batch-size", micro),
-        (Some(micro), _) => read.set("micro-batch-size", micro),
-        (None, _) => {}
+    let micro = if stages { each.unwrap_or("1") } else { local };
+    match stated {
+        None if !stages => read.by_default("micro-batch-size", micro),
+        _ => read.set("micro-batch-size", micro),
     }
     let global = values.get("training.global_batch_size").filter(|batch| *batch != "-1");
-    let number = |of: Option<&str>| of.and_then(|of| of.parse::<u64>().ok()).filter(|of| *of > 0);
+    let number = |of: &str| of.parse::<u64>().ok().filter(|of| *of > 0);
     match (global, number(local).zip(number(micro))) {
         (Some(global), _) => read.set("global-batch-size", global),
         (None, Some((local, micro))) if stages => read.set("accumulate", local.div_ceil(micro).to_string()),
+        (None, None) if stages => read.not_read.push(format!("local_batch_size {local} in parts of {micro}")),
         _ => {}
     }
 }
