@@ -89,7 +89,10 @@ impl Worker<'_> {
         let Some(ring) = &self.setup.ring else { return };
         let Some(input) = (0..self.role.tasks.len()).find_map(|task| self.role.input_of(task)) else { return };
         let (rank, each) = (self.transport.rank().0, u64::from(self.setup.program.accumulate));
-        for (number, times) in ring.made(rank) {
+        // In the order in which they were ready, since threads may finish a later batch first, and it may be loaded then.
+        let mut made: Vec<_> = ring.made(rank).into_iter().collect();
+        made.sort_by_key(|(_, times)| times.decoded.1);
+        for (number, times) in made {
             let spans = self.spans_of_input(input, times, ((number / each) as u32, (number % each) as u32));
             self.spans.extend(spans);
         }
