@@ -44,11 +44,14 @@ enum Work {
 
 impl Work {
     /// The loss of its input, if it is one.
-    fn loss(&mut self, input: &[f32], parameters: &[f32], labels: &[u32]) -> Option<Loss> {
+    fn loss(&mut self, input: &[f32], labels: &[u32]) -> Option<Loss> {
         match self {
             Work::Kernel(_) => None,
             Work::Loss(loss, _) => Some(loss.forward(input, labels)),
-            Work::LinearLoss(loss, _) => Some(loss.forward(input, parameters, labels, &mut Workspace::default())),
+            Work::LinearLoss(loss, _) => {
+                loss.take_labels(labels);
+                None
+            }
         }
     }
 
@@ -151,7 +154,7 @@ impl Server {
             (shape.features() as usize, nodes[0].labels().map_or(1, |labels| labels.elements() as usize));
         let work = match &nodes[0].layer {
             Layer::LinearCrossEntropy(layer) => {
-                Work::LinearLoss(LinearCrossEntropy::new(layer, features, self.samples, each, &self.threads), weight)
+                Work::LinearLoss(LinearCrossEntropy::new(layer, features, each, &self.threads), weight)
             }
             layer if layer.is_loss() => {
                 Work::Loss(CrossEntropy::of_labels(layer, self.model.classes() as usize, self.samples, each), weight)
@@ -183,7 +186,7 @@ impl Server {
         let mut d_parameters = vec![f32::NAN; parameters.len()];
         match &mut stage.work {
             work @ (Work::Loss(..) | Work::LinearLoss(..)) => {
-                work.loss(inputs[0], parameters, &self.labels(from)?);
+                work.loss(inputs[0], &self.labels(from)?);
                 let (scale, of) = (1.0 / self.samples as f32, (inputs[0], parameters));
                 work.loss_gradients(scale, of, (&mut d_inputs[0], false), &mut d_parameters);
                 write(to, &d_inputs[0])?;
@@ -236,7 +239,7 @@ impl Server {
             let inputs: Vec<&[f32]> = stage.inputs.iter().map(|input| outputs[input.index()].as_slice()).collect();
             match &mut stage.work {
                 work @ (Work::Loss(..) | Work::LinearLoss(..)) => {
-                    work.loss(inputs[0], &self.parameters[stage.parameters.clone()], &labels);
+                    work.loss(inputs[0], &labels);
                 }
                 Work::Kernel(kernel) => {
                     let inputs = self.tensors(kernel, &stage.inputs, &inputs);

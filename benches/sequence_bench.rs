@@ -100,7 +100,7 @@ fn of_layer(
 
 fn of_output_layer(classes: usize, threads: &Threads, seconds: f64) -> [f64; 2] {
     let layer = OutputLayer { out_features: classes as u32, bias: false, tie: None, soft_cap: None };
-    let mut loss = LinearCrossEntropy::new(&layer, FEATURES, SAMPLES, POSITIONS, threads);
+    let mut loss = LinearCrossEntropy::new(&layer, FEATURES, POSITIONS, threads);
     let rows = SAMPLES * POSITIONS;
     let (x, mut w) = (values(rows * FEATURES), values(classes * FEATURES));
     w.iter_mut().for_each(|w| *w *= 0.05);
@@ -108,9 +108,9 @@ fn of_output_layer(classes: usize, threads: &Threads, seconds: f64) -> [f64; 2] 
     let (mut dx, mut dw) = (vec![0.0; x.len()], vec![0.0; w.len()]);
     let mut workspace = Workspace::default();
     medians(seconds, |pass| match pass {
-        0 => {
-            loss.forward(&x, &w, &labels, &mut workspace);
+        0 => loss.take_labels(&labels),
+        _ => {
+            loss.backward(0.25, (&x, &w), Some((&mut dx, false)), Some((&mut dw, false)), &mut workspace);
         }
-        _ => loss.backward(0.25, (&x, &w), Some((&mut dx, false)), Some((&mut dw, false)), &mut workspace),
     })
 }

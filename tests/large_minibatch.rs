@@ -36,7 +36,7 @@ fn trained(scale: f32, step: SgdStep, steps: u32) -> Vec<f32> {
                 Op::Compute { chain, phase: Phase::Forward, .. } => {
                     replica.forward(chain, Mode::Train).unwrap();
                 }
-                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, false).unwrap(),
+                Op::Compute { chain, phase, .. } => drop(replica.backward(chain, phase, scale, false).unwrap()),
                 _ => {}
             }
         }
@@ -147,7 +147,7 @@ fn summed(workers: u32, scale: f32) -> Vec<f32> {
                 Op::Compute { chain, phase: Phase::Forward, .. } => {
                     replica.forward(chain, Mode::Train).unwrap();
                 }
-                Op::Compute { chain, phase, .. } => replica.backward(chain, phase, scale, rank > 0).unwrap(),
+                Op::Compute { chain, phase, .. } => drop(replica.backward(chain, phase, scale, rank > 0).unwrap()),
                 _ => {}
             }
         }

@@ -252,8 +252,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Runs a chain forward. Returns the loss if the chain is the model's last, unless the device is asynchronous; other
-    /// losses only make gradients.
+    /// Runs a chain forward. Returns the loss if the chain is the model's last, unless the device is asynchronous or finds it in
+    /// the backward pass; other losses only make gradients.
     ///
     /// # Errors
     /// Device errors.
@@ -288,10 +288,17 @@ impl Replica {
 
     /// Runs a chain backward. `scale` is 1 / global batch, applied once, at the loss. With `accumulate` the parameter
     /// gradient is added to that of earlier micro-batches. After the last chain the arena is free for the next learner.
+    /// Returns the loss, once, if the chain is the model's last and its forward pass has not.
     ///
     /// # Errors
     /// Device errors.
-    pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) -> Result<(), DeviceError> {
+    pub fn backward(
+        &mut self,
+        chain: usize,
+        phase: Phase,
+        scale: f32,
+        accumulate: bool,
+    ) -> Result<Option<Loss>, DeviceError> {
         let of = &self.chains[chain];
         let needed = Reads::of(&self.model, &of.layers, phase);
         let held = |wanted: bool, id: LayerId| if wanted { self.output(id) } else { TensorAddress::Nothing };
@@ -301,7 +308,7 @@ impl Replica {
             wanted.then(|| (self.gradient(*id), self.written[self.context][id.index()]))
         };
         let d_inputs: Vec<Option<(TensorAddress, bool)>> = of.inputs.iter().map(gradient).collect();
-        self.device.backward(&Backward {
+        let found = self.device.backward(&Backward {
             chain,
             inputs: &inputs,
             output: held(needed.output, of.output),
@@ -318,7 +325,8 @@ impl Replica {
         if self.plan.last == Some((chain, phase)) {
             self.device.release();
         }
-        Ok(())
+        // Where the passes to the input and to the weights are apart, both find it.
+        Ok(found.filter(|_| self.is_last(chain) && phase != Phase::BackwardWeight))
     }
 
     /// To be called after the task at `position` of the role has run.

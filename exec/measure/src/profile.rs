@@ -329,8 +329,8 @@ fn messages(direct: &Direct) -> DirectEntry {
     DirectEntry { latency: of(&direct.small), copy: of(&direct.copy), sum: of(&direct.sum) }
 }
 
-/// FLOPs of a chain's forward pass.
+/// FLOPs of a chain's forward pass; 0 of a loss, whose products may be in the backward pass.
 fn flops(program: &Program, chain: usize, samples: u32) -> f64 {
-    let of = |id: &lockstep_models::LayerId| program.model.node(*id).work(Pass::Forward, samples).flops;
-    program.chains[chain].iter().map(of).sum()
+    let nodes = program.chains[chain].iter().map(|id| program.model.node(*id));
+    nodes.filter(|node| !node.layer.is_loss()).map(|node| node.work(Pass::Forward, samples).flops).sum()
 }

@@ -58,17 +58,17 @@ pub trait Compute {
     /// Device errors.
     fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError>;
 
-    /// Runs a chain forward. Returns the loss of a loss chain, unless the device is asynchronous.
+    /// Runs a chain forward. Returns the loss of a loss chain, unless the device is asynchronous or finds it in the backward pass.
     ///
     /// # Errors
     /// Device errors.
     fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError>;
 
-    /// Runs a chain backward.
+    /// Runs a chain backward. Returns the loss of an output layer that is a loss, unless the device is asynchronous.
     ///
     /// # Errors
     /// Device errors.
-    fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError>;
+    fn backward(&mut self, pass: &Backward<'_>) -> Result<Option<Loss>, DeviceError>;
 
     /// The loss of the first `samples` of the micro-batch whose logits are at `logits`; synchronous.
     ///
@@ -76,7 +76,7 @@ pub trait Compute {
     /// Device errors.
     fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError>;
 
-    /// The losses by sample of the last forward pass of a loss chain; synchronous.
+    /// The losses by sample of the last pass of a loss chain that found it; synchronous.
     ///
     /// # Errors
     /// Device errors.

@@ -76,8 +76,8 @@ impl Compute for Null {
         Ok(self.losses[pass.chain].then(Loss::default))
     }
 
-    fn backward(&mut self, _: &Backward<'_>) -> Result<(), DeviceError> {
-        Ok(())
+    fn backward(&mut self, _: &Backward<'_>) -> Result<Option<Loss>, DeviceError> {
+        Ok(None)
     }
 
     fn evaluate(&mut self, _: usize, _: &TensorAddress, _: usize) -> Result<Loss, DeviceError> {

@@ -57,7 +57,7 @@ impl Replica {
             }
             Op::Compute { chain, phase: Phase::Forward, .. } => Ok(self.forward(*chain, Mode::Train).map(drop)?),
             Op::Compute { chain, phase, samples, .. } => {
-                Ok(self.backward(*chain, *phase, 1.0 / *samples as f32, false)?)
+                Ok(self.backward(*chain, *phase, 1.0 / *samples as f32, false).map(drop)?)
             }
             Op::Elementwise(Elementwise { range, formula, .. }) if op.update().is_some() => {
                 let own = self.places.of(Buffer::State(0)).within(range.start as usize..range.end as usize);

@@ -51,11 +51,12 @@ impl Worker<'_> {
                 self.memory.replica.as_mut().expect(TRAINS).forward(*chain, Mode::Recompute)?;
                 Ok(())
             }
-            Op::Compute { chain, phase, .. } => {
+            Op::Compute { chain, phase, pass, .. } => {
                 let scale = 1.0 / self.setup.program.gradient_samples() as f32;
                 let adds = self.adds[task][usize::from(repetition > 0)];
                 let replica = self.memory.replica.as_mut().expect(TRAINS);
-                Ok(replica.backward(*chain, *phase, scale, adds)?)
+                let found = replica.backward(*chain, *phase, scale, adds)?;
+                found.map_or(Ok(()), |loss| self.count(loss, (*chain, pass.is_some()), (self.iteration, batch)))
             }
             _ => unreachable!("not a task of the compute stream"),
         }

@@ -103,20 +103,14 @@ impl LayerRule for LinearCrossEntropy {
         SoftmaxCrossEntropy.labels(input)
     }
 
-    /// The logarithm of the sum of the exponentials of each position's scores.
-    fn keeps(&self, input: Shape, _: Shape) -> Option<KeptTensor> {
-        Some(KeptTensor::of("log-sum-exp", input.places(), Dtype::F32))
-    }
-
     fn product(&self, of: &Node) -> Option<MatrixProduct> {
         let (input, outputs) = (of.input_shapes[0], f64::from(self.out_features));
         let (inputs, places) = (f64::from(input.features()), input.places() as f64);
         Some(MatrixProduct { outputs, inputs, kernel: 1.0, groups: 1.0, places })
     }
 
-    /// A product in each pass, and in the one to the input the scores again.
+    /// A product in each pass. Executed, the scores are computed in the backward pass, so that they are computed once.
     fn flops(&self, of: &Node) -> [f64; 3] {
-        let product = 2.0 * of.input_elements() * f64::from(self.out_features);
-        [product, 2.0 * product, product]
+        [2.0 * of.input_elements() * f64::from(self.out_features); 3]
     }
 }

@@ -107,7 +107,7 @@ impl<A: Activation> Compute for Rank<A> {
         Ok(None)
     }
 
-    fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
+    fn backward(&mut self, pass: &Backward<'_>) -> Result<Option<Loss>, DeviceError> {
         self.gather();
         let none = ViewMut::new(0, 0);
         let output = self.view(&pass.output, none)?.view();
@@ -143,7 +143,7 @@ impl<A: Activation> Compute for Rank<A> {
                 kernel.backward(&gradients, self.scratch.address(), &mut self.gathered);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {

@@ -45,7 +45,7 @@ fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), 
         for op in tasks() {
             match op {
                 Op::Compute { chain, phase: Phase::Forward, .. } => drop(replica.forward(*chain, Mode::Train)?),
-                Op::Compute { chain, phase, .. } => replica.backward(*chain, *phase, 0.1, accumulate)?,
+                Op::Compute { chain, phase, .. } => drop(replica.backward(*chain, *phase, 0.1, accumulate)?),
                 _ => {}
             }
         }
@@ -224,7 +224,9 @@ fn overlapping_learners_have_separate_arenas() {
                 Op::Compute { chain, phase: Phase::Forward, .. } => {
                     first.forward(chain, Mode::Train).map(drop).expect("a pass");
                 }
-                Op::Compute { chain, phase, .. } => first.backward(chain, phase, 0.1, false).expect("a pass"),
+                Op::Compute { chain, phase, .. } => {
+                    first.backward(chain, phase, 0.1, false).map(drop).expect("a pass");
+                }
                 _ => {}
             }
         }

@@ -49,7 +49,7 @@ impl Chain {
             Work::Elsewhere
         } else if head.layer.is_loss() {
             let labels = head.labels().map_or(1, |labels| labels.elements() as usize);
-            if let Some(loss) = linear_loss(head, plan.samples, threads) {
+            if let Some(loss) = linear_loss(head, threads) {
                 Work::LinearLoss(loss, head.loss_weight)
             } else {
                 let numbers = head.input_shapes[0].features() as usize;
@@ -140,8 +140,8 @@ pub(super) fn wide_elements(program: &Program, layers: &[LayerId], phase: Phase,
 }
 
 /// The kernel of an output layer that is a loss; `None` of other layers.
-pub(super) fn linear_loss(node: &Node, samples: usize, threads: &Threads) -> Option<LinearCrossEntropy> {
+pub(super) fn linear_loss(node: &Node, threads: &Threads) -> Option<LinearCrossEntropy> {
     let Layer::LinearCrossEntropy(layer) = &node.layer else { return None };
     let input = node.input_shapes[0];
-    Some(LinearCrossEntropy::new(layer, input.features() as usize, samples, input.places() as usize, threads))
+    Some(LinearCrossEntropy::new(layer, input.features() as usize, input.places() as usize, threads))
 }

@@ -10,10 +10,11 @@ use super::{Forward, Gradients, Head, Wanted, only, size};
 use crate::simd::{add_into, put, wide};
 use crate::workspace::{Workspace, bytes};
 
-/// Output or input features of one tile: at most, at least, and tiles of a layer, which keep threads busy, between both.
+/// Most output or input features of one tile, and tiles of a layer, which keep threads busy.
 const TILE: usize = 256;
-const LEAST_TILE: usize = 64;
 const TILES: usize = 4;
+/// Tiles are multiples of this: what four of the widest registers hold, since products of fewer features are slower.
+const LEAST_TILE: usize = 64;
 /// Rows from which on the weights are packed and rows of the output are written as they are; fewer are packed themselves, and the
 /// products are turned. Both give the same bits, except where the library makes at most 16 by 16 sums at once.
 const MANY_ROWS: usize = 128;
@@ -33,7 +34,7 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
 
 /// The features of one tile among these.
 fn tile_of(features: usize) -> usize {
-    features.div_ceil(TILES).clamp(LEAST_TILE, TILE)
+    features.div_ceil(TILES).next_multiple_of(LEAST_TILE).min(TILE)
 }
 
 /// `y = x · Wᵀ + b`, rectified or not; x is `[samples · rows, in]`, W `[out, in]`.

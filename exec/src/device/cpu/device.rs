@@ -120,7 +120,8 @@ impl Compute for Cpu {
             Work::Elsewhere => None,
             Work::Loss(loss, _) => Some(loss.forward(inputs[0], &self.at_hand.labels)),
             Work::LinearLoss(loss, _) => {
-                Some(loss.forward(inputs[0], parameters, &self.at_hand.labels, &mut workspace))
+                loss.take_labels(&self.at_hand.labels);
+                None
             }
             Work::Kernel(kernel) => {
                 let places = self.at_hand.places.get(pass.draw.skipped as usize..).unwrap_or(&[]);
@@ -142,7 +143,7 @@ impl Compute for Cpu {
         Ok(found)
     }
 
-    fn backward(&mut self, pass: &Backward<'_>) -> Result<(), DeviceError> {
+    fn backward(&mut self, pass: &Backward<'_>) -> Result<Option<Loss>, DeviceError> {
         let of = &mut self.at_hand.chains[pass.chain];
         let mut workspace = std::mem::take(self.at_hand.tensors.workspace());
         let reads: Vec<&TensorAddress> = pass.inputs.iter().chain([&pass.output, &pass.d_output]).collect();
@@ -155,11 +156,12 @@ impl Compute for Cpu {
         let w = self.buffers.of_layers();
         // SAFETY: no message is in flight on parameters that a layer reads.
         let w = of.weights(unsafe { w.slice(of.parameters.clone()) }, scratch, &self.threads);
-        match &mut of.work {
-            Work::Elsewhere => {}
+        let found = match &mut of.work {
+            Work::Elsewhere => None,
             Work::Loss(loss, weight) => {
                 let adds = pass.d_inputs[0].as_ref().is_some_and(|(_, adds)| *adds);
                 loss.backward(pass.scale * *weight, d_inputs[0], adds);
+                None
             }
             Work::Kernel(_) | Work::LinearLoss(..) => {
                 let wanted = d_inputs.into_iter().zip(pass.d_inputs);
@@ -167,12 +169,12 @@ impl Compute for Cpu {
                     |(slice, wanted): (_, &Option<(_, bool)>)| wanted.as_ref().map(|(_, adds)| (slice, *adds));
                 let d_inputs = &mut wanted.map(with_flag).collect::<Vec<Option<(&mut [f32], bool)>>>();
                 let tensors = Operands { inputs, y, w, d_output, d_inputs, made };
-                of_parameters(of, (&self.buffers, &self.threads), pass, tensors, &mut workspace);
+                of_parameters(of, (&self.buffers, &self.threads), pass, tensors, &mut workspace)
             }
-        }
+        };
         self.at_hand.tensors.keep(&wanted);
         *self.at_hand.tensors.workspace() = workspace;
-        Ok(())
+        Ok(found)
     }
 
     fn evaluate(&mut self, chain: usize, logits: &TensorAddress, samples: usize) -> Result<Loss, DeviceError> {
@@ -188,7 +190,7 @@ impl Compute for Cpu {
         let parameters = of.weights(parameters, scratch, &self.threads);
         let found = match &mut of.work {
             Work::Loss(loss, _) => loss.forward(input, labels),
-            Work::LinearLoss(loss, _) => loss.forward(input, parameters, labels, &mut workspace),
+            Work::LinearLoss(loss, _) => loss.loss(input, parameters, labels, &mut workspace),
             Work::Kernel(_) | Work::Elsewhere => Loss::default(),
         };
         *self.at_hand.tensors.workspace() = workspace;
@@ -251,7 +253,7 @@ struct Operands<'a, 'b> {
     made: &'a mut [f32],
 }
 
-/// The backward pass of a chain that may have parameters. A gradient that two chains make is made in a buffer of its own where it
+/// The backward pass of a chain that may have parameters; returns the loss of an output layer. A gradient that two chains make is made in a buffer of its own where it
 /// is then added to that of earlier micro-batches, or rounded.
 fn of_parameters(
     of: &mut Chain,
@@ -259,7 +261,7 @@ fn of_parameters(
     pass: &Backward<'_>,
     tensors: Operands<'_, '_>,
     workspace: &mut Workspace,
-) {
+) -> Option<Loss> {
     let Operands { inputs, y, w, d_output, d_inputs, made } = tensors;
     let (g, gradients) = (buffers.arena(Buffer::Gradients), of.gradients.clone());
     let narrow = g.dtype() != Dtype::F32;
@@ -278,22 +280,23 @@ fn of_parameters(
         // earlier contents of this memory ended before their update, which comes before this task.
         (Some(adds), None) => Some((unsafe { g.slice_mut(gradients.clone()) }, adds || last)),
     };
-    match &mut of.work {
+    let found = match &mut of.work {
         Work::Kernel(kernel) => {
             kernel.swap_workspace(workspace);
             kernel.backward(inputs, y, w, d_output, d_inputs, d_parameters);
             kernel.swap_workspace(workspace);
+            None
         }
         Work::LinearLoss(loss, weight) => {
-            loss.backward(pass.scale * *weight, (inputs[0], w), only(d_inputs), d_parameters, workspace);
+            Some(loss.backward(pass.scale * *weight, (inputs[0], w), only(d_inputs), d_parameters, workspace))
         }
-        Work::Loss(..) | Work::Elsewhere => {}
-    }
-    let Some(adds) = pass.d_parameters else { return };
+        Work::Loss(..) | Work::Elsewhere => None,
+    };
+    let Some(adds) = pass.d_parameters else { return found };
     let (whole, adds): (&[f32], bool) = match sum() {
         Some(sum) if last => (sum, adds),
         None if narrow => (made, adds || last),
-        Some(_) | None => return,
+        Some(_) | None => return found,
     };
     match narrow {
         // SAFETY: as above.
@@ -304,6 +307,7 @@ fn of_parameters(
             threads.each_chunk(kept, TILE, |_, range, part| merge(part, &whole[range], adds));
         }
     }
+    found
 }
 
 impl Storage for Cpu {

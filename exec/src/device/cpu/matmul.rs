@@ -110,6 +110,13 @@ pub(crate) unsafe fn multiply_part(
     }
 }
 
+/// Writes columns of `from`, whose rows are `stride` apart, as rows of `size` elements: as many as `to` has place for.
+pub(super) fn transpose(from: &[f32], stride: usize, to: &mut [f32], size: usize) {
+    for (column, to) in to.chunks_exact_mut(size).enumerate() {
+        to.iter_mut().zip(from[column..].iter().step_by(stride)).for_each(|(to, from)| *to = *from);
+    }
+}
+
 /// The library's product of `(m, n, k)`, `dst` with its strides, whether it is read, two factors with their strides,
 /// two factors of scale, three conjugations and the threads.
 type Product = unsafe fn(

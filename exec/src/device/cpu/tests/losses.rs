@@ -3,7 +3,7 @@
 use lockstep_models::IGNORED_LABEL;
 
 use super::*;
-use crate::device::cpu::linear_scores::LinearScores;
+use crate::device::cpu::linear_one_pass::LinearOnePass;
 
 /// A sample's loss from its scores.
 type Definition = fn(&[f64], usize) -> f64;
@@ -120,13 +120,16 @@ fn samples_with_several_labels_have_their_mean_loss() {
     }
 }
 
-/// The output layer with its loss against the linear layer and the loss one after the other: over several spans of classes, with
-/// ignored labels, in the same bits for any number of threads, for passes apart, and added to gradients that are there.
+/// The output layer with its loss against the linear layer and the loss one after the other: over several spans of classes and
+/// several chunks of rows, with ignored labels, in the same bits for any number of threads, for passes apart, and added to gradients that are there.
 #[test]
 fn an_output_layer_with_its_loss_is_both_one_after_the_other() {
-    for (classes, features, samples, each, bias, soft_cap) in
-        [(700, 9, 2, 3, true, None), (300, 5, 3, 2, false, Some(0.5)), (2, 1, 1, 1, false, None)]
-    {
+    for (classes, features, samples, each, bias, soft_cap) in [
+        (700, 9, 2, 3, true, None),
+        (300, 5, 3, 2, false, Some(0.5)),
+        (70, 3, 5, 9, true, Some(2.0)),
+        (2, 1, 1, 1, false, None),
+    ] {
         let layer = lockstep_models::LinearCrossEntropy { out_features: classes as u32, bias, tie: None, soft_cap };
         let rng = &mut ChaCha8Rng::seed_from_u64(3);
         let rows = samples * each;
@@ -154,12 +157,12 @@ fn an_output_layer_with_its_loss_is_both_one_after_the_other() {
         };
         let run = |threads: usize, apart: bool, start: Option<f32>| {
             let threads = Threads::new(threads).expect("a few threads");
-            let scores = LinearScores::with_span(&layer, features, 256, &threads);
-            let mut loss = LinearCrossEntropy::of(scores, &layer, each);
+            let scores = LinearOnePass::with_sizes(&layer, features, (256, 16), &threads);
+            let mut loss = LinearCrossEntropy::of(scores, each);
             let mut workspace = Workspace::default();
             workspace.parts([1 << 18]);
             workspace.fill(f32::NAN);
-            let found = loss.forward(&input, &parameters, &labels, &mut workspace);
+            let found = loss.loss(&input, &parameters, &labels, &mut workspace);
             workspace.fill(f32::NAN);
             let (first, adds) = (start.unwrap_or(f32::NAN), start.is_some());
             let (mut dx, mut dw) = (vec![first; input.len()], vec![first; parameters.len()]);

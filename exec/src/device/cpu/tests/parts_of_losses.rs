@@ -39,11 +39,11 @@ impl Whole {
 
     fn at_once(&self, threads: &Threads) -> Found {
         let mut workspace = Workspace::default();
-        let mut loss = LinearCrossEntropy::new(&self.layer, self.features, self.samples, self.each, threads);
+        let mut loss = LinearCrossEntropy::new(&self.layer, self.features, self.each, threads);
         let of = (&self.input[..], &self.parameters[..]);
-        let found = loss.forward(of.0, of.1, &self.labels, &mut workspace);
+        loss.take_labels(&self.labels);
         let [mut dx, mut dw] = [self.input.len(), self.parameters.len()].map(|size| vec![f32::NAN; size]);
-        loss.backward(0.5, of, Some((&mut dx, false)), Some((&mut dw, false)), &mut workspace);
+        let found = loss.backward(0.5, of, Some((&mut dx, false)), Some((&mut dw, false)), &mut workspace);
         (found.sum, found.correct, dx, dw)
     }
 
