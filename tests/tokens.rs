@@ -160,14 +160,14 @@ fn predictions_of_tokens_count_them() {
 fn a_decoder_trains_on_the_text() {
     let folder = folder("tokens-text");
     let call = "exec run --model gpt2-char:layers=2,hidden=32,heads=2 --seq-length 32 --batch-per-rank 16 --ranks 2 --steps 300 \
-                --optimizer adamw --learning-rate 0.005";
+                --optimizer adamw --learning-rate 0.002";
     let row = rows(&folder, "exec-run", &call.split_whitespace().collect::<Vec<_>>()).remove(0);
     assert_eq!(
         (row["data"].as_str(), row["model"].as_str()),
         (Some("text"), Some("gpt2-char:layers=2,hidden=32,heads=2,positions=32"))
     );
     let loss = number(&row, "held_out_loss");
-    assert!((1.5..2.7).contains(&loss), "{row}");
+    assert!((1.5..2.6).contains(&loss), "{row}");
     assert!((number(&row, "tokens_per_s") / number(&row, "images_per_s") - 32.0).abs() < 1e-9, "{row}");
     let refused = lockstep(&folder, &["exec", "run", "--model", "mlp", "--seq-length", "32"]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();

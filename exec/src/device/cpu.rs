@@ -39,7 +39,6 @@ mod interleaved;
 mod layout;
 mod layouts;
 mod linear_cross_entropy;
-mod linear_one_pass;
 mod linear_scores;
 mod loss;
 mod matmul;
@@ -168,6 +167,11 @@ trait Head: Send {
 
     /// Bytes of workspace needed to train on a batch of `samples`; evaluation needs no more.
     fn workspace_bytes(&self, _samples: usize) -> usize {
+        0
+    }
+
+    /// Bytes more where the gradient of its parameters is added to what is there.
+    fn added_bytes(&self) -> usize {
         0
     }
 

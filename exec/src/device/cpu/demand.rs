@@ -18,7 +18,8 @@ pub fn workspace_bytes(program: &Program, threads: &Threads) -> usize {
             let loss = linear_loss(model.node(layers[0]), threads);
             loss.map_or(0, |loss| loss.workspace_bytes(samples, adds_gradients(program, index)))
         } else {
-            Kernel::new(&members, samples, threads).head.workspace_bytes(samples)
+            let head = Kernel::new(&members, samples, threads).head;
+            head.workspace_bytes(samples) + if adds_gradients(program, index) { head.added_bytes() } else { 0 }
         }
     };
     let wide = |op: &Op| match op {

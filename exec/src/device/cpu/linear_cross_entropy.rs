@@ -3,16 +3,16 @@
 use lockstep_models::{IGNORED_LABEL, LinearCrossEntropy as Layer};
 
 use super::Loss;
-use super::linear_one_pass::LinearOnePass;
-use super::linear_scores::Written;
+use super::linear_scores::{LinearScores, Written};
 use super::loss::counted;
-use super::row_sums::{RowLabel, RowLoss};
+use super::row_sums::{Row, RowGradient};
 use super::threads::Threads;
 use crate::workspace::Workspace;
 
 /// The loss of each row's scores, for samples of a fixed number of rows.
 pub struct LinearCrossEntropy {
-    scores: LinearOnePass,
+    scores: LinearScores,
+    classes: usize,
     /// Rows of a sample, whose loss is the mean over those that count.
     each: usize,
     labels: Vec<u32>,
@@ -23,12 +23,13 @@ pub struct LinearCrossEntropy {
 impl LinearCrossEntropy {
     /// The loss of `layer`, whose inputs have `features` at each of the `each` positions of a sample.
     pub fn new(layer: &Layer, features: usize, each: usize, threads: &Threads) -> LinearCrossEntropy {
-        LinearCrossEntropy::of(LinearOnePass::new(layer, features, threads), each)
+        LinearCrossEntropy::of(LinearScores::new(layer, features, threads), layer, each)
     }
 
     /// The loss of a layer with these scores.
-    pub(super) fn of(scores: LinearOnePass, each: usize) -> LinearCrossEntropy {
-        LinearCrossEntropy { scores, each, labels: Vec::new(), losses: Vec::new() }
+    pub(super) fn of(scores: LinearScores, layer: &Layer, each: usize) -> LinearCrossEntropy {
+        let classes = layer.out_features as usize;
+        LinearCrossEntropy { scores, classes, each, labels: Vec::new(), losses: Vec::new() }
     }
 
     /// Takes the labels of the next [`LinearCrossEntropy::backward`], one for each row: a class, or [`IGNORED_LABEL`].
@@ -62,24 +63,23 @@ impl LinearCrossEntropy {
         let of_sample = |labels: &[u32]| {
             let factor = scale / counted(labels) as f32;
             let of_row = |label: &u32| match *label {
-                IGNORED_LABEL => RowLabel::default(),
-                label => RowLabel { label: Some(label as usize), factor },
+                IGNORED_LABEL => RowGradient { shift: None, factor: 0.0, of_label: 0.0, label: None },
+                label => RowGradient { shift: None, factor, of_label: -factor, label: Some(label as usize) },
             };
             labels.iter().map(of_row).collect::<Vec<_>>()
         };
-        let labels: Vec<RowLabel> = self.labels.chunks_exact(self.each).flat_map(of_sample).collect();
+        let asked: Vec<RowGradient> = self.labels.chunks_exact(self.each).flat_map(of_sample).collect();
         let written = Written { d_input, d_parameters };
-        let found = self.scores.run(operands, &labels, written, workspace);
+        let found = self.scores.run(operands, self.classes, &asked, written, workspace);
         let samples = found.chunks_exact(self.each).zip(self.labels.chunks_exact(self.each));
-        let mean = |(rows, labels): (&[RowLoss], &[u32])| {
-            rows.iter().map(|row| row.loss).sum::<f64>() / counted(labels) as f64
-        };
+        let loss = |row: &Row| row.of_label.map_or(0.0, |score| f64::from(row.most) + row.sum.ln() - f64::from(score));
+        let mean = |(rows, labels): (&[Row], &[u32])| rows.iter().map(loss).sum::<f64>() / counted(labels) as f64;
         self.losses = samples.map(mean).collect();
-        Loss { sum: self.losses.iter().sum(), correct: found.iter().filter(|row| row.correct).count() }
+        Loss { sum: self.losses.iter().sum(), correct: found.iter().filter(|row| row.is_best).count() }
     }
 
     /// Bytes of workspace needed for a batch of `samples`; `adds`: whether the parameters' gradient is added to what is there.
     pub fn workspace_bytes(&self, samples: usize, adds: bool) -> usize {
-        self.scores.workspace_bytes(samples * self.each, adds)
+        self.scores.workspace_bytes(samples * self.each) + if adds { self.scores.added_bytes() } else { 0 }
     }
 }

@@ -3,7 +3,8 @@
 
 use lockstep_models::{IGNORED_LABEL, Layer, PARTIAL_NUMBERS};
 
-use super::linear_scores::{LinearScores, Row, RowGradient, Written};
+use super::linear_scores::{LinearScores, Written};
+use super::row_sums::{Row, RowGradient};
 use super::{Draw, Forward, Gradients, Head, Threads, Wanted, boxed, only};
 use crate::bf16::{Bf16, Float};
 use crate::simd::{exp, maximum, put, sum, wide};
@@ -16,11 +17,10 @@ const TILE: usize = 64;
 
 /// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
-    let rows = of.samples * of.input().places() as usize;
     let (own, classes, work) = match of.layer {
         Layer::PartialSoftmax(layer) => (of.channels(), layer.classes, Work::Scores(of.threads.clone())),
         Layer::LinearPartialSoftmax(layer) => {
-            let scores = LinearScores::new(&layer.own, of.channels(), rows, of.threads);
+            let scores = LinearScores::new(&layer.own, of.channels(), of.threads);
             (layer.own.out_features as usize, layer.classes, Work::Linear(scores))
         }
         _ => return None,
@@ -88,7 +88,7 @@ impl PartialSoftmax {
 
     fn gradient(&self, row: usize, found: &[f32], d_found: &[f32]) -> RowGradient {
         let (factor, of_label) = (d_found[2] + d_found[3], d_found[4] + d_found[5]);
-        RowGradient { shift: found[0], factor, of_label, label: self.label(row) }
+        RowGradient { shift: Some(found[0]), factor, of_label, label: self.label(row) }
     }
 }
 
@@ -114,10 +114,13 @@ impl Head for PartialSoftmax {
             }),
             Work::Linear(scores) => {
                 let rows = of.output.len() / NUMBERS;
-                let labels: Vec<Option<usize>> = (0..rows).map(|row| this.label(row)).collect();
-                let found = scores.forward((input, of.parameters), this.counted(), &labels, workspace);
-                let rows = found.iter().zip(&labels).zip(of.output.chunks_exact_mut(NUMBERS));
-                rows.for_each(|((row, label), numbers)| Found::of_row(row, *label).write(numbers));
+                let of_row =
+                    |row: usize| RowGradient { shift: None, factor: 0.0, of_label: 0.0, label: this.label(row) };
+                let asked: Vec<RowGradient> = (0..rows).map(of_row).collect();
+                let written = Written { d_input: None, d_parameters: None };
+                let found = scores.run((input, of.parameters), this.counted(), &asked, written, workspace);
+                let rows = found.iter().zip(of.output.chunks_exact_mut(NUMBERS));
+                rows.for_each(|(row, numbers)| Found::of_row(row).write(numbers));
             }
         }
     }
@@ -142,7 +145,7 @@ impl Head for PartialSoftmax {
             Work::Linear(scores) => {
                 let gradients: Vec<RowGradient> = (0..found.len() / NUMBERS).map(gradient).collect();
                 let written = Written { d_input: only(of.d_inputs), d_parameters: of.d_parameters };
-                scores.backward((input, of.parameters), this.counted(), &gradients, written, workspace);
+                scores.run((input, of.parameters), this.counted(), &gradients, written, workspace);
             }
         }
     }
@@ -153,11 +156,16 @@ impl Head for PartialSoftmax {
             Work::Linear(scores) => scores.workspace_bytes(samples * self.each),
         }
     }
+
+    fn added_bytes(&self) -> usize {
+        if let Work::Linear(scores) = &self.work { scores.added_bytes() } else { 0 }
+    }
 }
 
 /// The gradient of a row's scores; of those from `counted` on, which are padding, it is 0.
 fn of_scores(scores: &[f32], of: RowGradient, (d_scores, adds): (&mut [f32], bool), counted: usize) {
-    let RowGradient { shift, factor, of_label, label } = of;
+    let RowGradient { factor, of_label, label, .. } = of;
+    let shift = of.shift.unwrap_or_default();
     let (own, padding) = d_scores.split_at_mut(counted);
     let before = label.map(|label| (label, if adds { own[label] } else { 0.0 }));
     let nothing = factor == 0.0 && of_label == 0.0;
@@ -194,16 +202,16 @@ impl Found {
         Found { most, shift, sum, of_label: label.map_or(0.0, |label| scores[label]), has }
     }
 
-    fn of_row(row: &Row, label: Option<usize>) -> Found {
+    fn of_row(row: &Row) -> Found {
         // Scores that are no numbers are no largest ones, but their sum says so.
         if row.most == f32::NEG_INFINITY && !row.sum.is_nan() {
             return Found::NOTHING;
         }
         let shift = near(row.most);
-        let has = match (label, row.of_label) {
-            (Some(label), Some(score)) if row.best == label && score == row.most => Has::Best,
-            (Some(_), Some(_)) => Has::Label,
-            _ => Has::Nothing,
+        let has = match row.of_label {
+            Some(_) if row.is_best => Has::Best,
+            Some(_) => Has::Label,
+            None => Has::Nothing,
         };
         let sum = (row.sum * f64::from(row.most - shift).exp()) as f32;
         Found { most: row.most, shift, sum, of_label: row.of_label.unwrap_or(0.0), has }

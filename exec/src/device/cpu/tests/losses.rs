@@ -3,7 +3,7 @@
 use lockstep_models::IGNORED_LABEL;
 
 use super::*;
-use crate::device::cpu::linear_one_pass::LinearOnePass;
+use crate::device::cpu::linear_scores::LinearScores;
 
 /// A sample's loss from its scores.
 type Definition = fn(&[f64], usize) -> f64;
@@ -157,8 +157,8 @@ fn an_output_layer_with_its_loss_is_both_one_after_the_other() {
         };
         let run = |threads: usize, apart: bool, start: Option<f32>| {
             let threads = Threads::new(threads).expect("a few threads");
-            let scores = LinearOnePass::with_sizes(&layer, features, (256, 16), &threads);
-            let mut loss = LinearCrossEntropy::of(scores, each);
+            let scores = LinearScores::with_sizes(&layer, features, (256, 16), &threads);
+            let mut loss = LinearCrossEntropy::of(scores, &layer, each);
             let mut workspace = Workspace::default();
             workspace.parts([1 << 18]);
             workspace.fill(f32::NAN);
