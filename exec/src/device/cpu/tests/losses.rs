@@ -3,7 +3,8 @@
 use lockstep_models::IGNORED_LABEL;
 
 use super::*;
-use crate::device::cpu::linear_scores::LinearScores;
+use crate::device::cpu::linear_scores::{LinearScores, Written};
+use crate::device::cpu::row_sums::{Row, RowGradient};
 
 /// A sample's loss from its scores.
 type Definition = fn(&[f64], usize) -> f64;
@@ -200,5 +201,48 @@ fn an_output_layer_with_its_loss_is_both_one_after_the_other() {
         }
         near(&floats(&dx), &slopes[..x.len()], "towards the input");
         near(&floats(&dw), &slopes[x.len()..], "towards the parameters");
+    }
+}
+
+/// Where shifts and factors are given, as by the numbers of all parts of a loss, gradients are those that are found; of padding there
+/// are none.
+#[test]
+fn gradients_of_given_sums_are_those_that_are_found() {
+    let (stored, classes, features, rows) = (700, 650, 5, 45);
+    let layer =
+        lockstep_models::LinearCrossEntropy { out_features: stored, bias: true, tie: None, soft_cap: Some(1.5) };
+    let (stored, rng) = (stored as usize, &mut ChaCha8Rng::seed_from_u64(4));
+    let (input, parameters) = (spread(rows * features, rng), spread(stored * (features + 1), rng));
+    let threads = Threads::new(2).expect("a few threads");
+    let scores = LinearScores::with_sizes(&layer, features, (256, 16), &threads);
+    let label = |row: usize| (!row.is_multiple_of(7)).then_some(row * 37 % classes);
+    let factor = |row: usize| label(row).map_or(0.0, |_| 0.1 + row as f32 / 100.0);
+    let run = |asked: &[RowGradient], first: Option<f32>| {
+        let (mut dx, mut dw) =
+            (vec![first.unwrap_or(f32::NAN); input.len()], vec![first.unwrap_or(f32::NAN); parameters.len()]);
+        let written =
+            Written { d_input: Some((&mut dx, first.is_some())), d_parameters: Some((&mut dw, first.is_some())) };
+        let found = scores.run((&input, &parameters), classes, asked, written, &mut Workspace::default());
+        let change =
+            |values: Vec<f32>| values.iter().map(|d| f64::from(d - first.unwrap_or(0.0))).collect::<Vec<f64>>();
+        (found, change(dx), change(dw))
+    };
+    let wanted =
+        |row: usize| RowGradient { shift: None, factor: factor(row), of_label: -factor(row), label: label(row) };
+    let (found, dx, dw) = run(&(0..rows).map(wanted).collect::<Vec<_>>(), None);
+    let given = |(row, of): (usize, &Row)| {
+        let (shift, factor) = (of.most + 0.25, f64::from(factor(row)) * 0.25f64.exp() / of.sum);
+        RowGradient { shift: Some(shift), factor: factor as f32, ..wanted(row) }
+    };
+    let (_, more_dx, more_dw) = run(&found.iter().enumerate().map(given).collect::<Vec<_>>(), Some(0.5));
+    near(&more_dx, &dx, "towards the input");
+    near(&more_dw, &dw, "towards the parameters");
+    for dw in [dw, more_dw] {
+        assert!(
+            dw[classes * features..stored * features]
+                .iter()
+                .chain(&dw[stored * features + classes..])
+                .all(|d| *d == 0.0)
+        );
     }
 }
