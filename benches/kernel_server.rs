@@ -16,9 +16,7 @@
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::sync::Arc;
 
-use lockstep_exec::device::cpu::{
-    ChainLayer, CrossEntropy, Kernel, LinearCrossEntropy, Loss, Mode, Threads, Workspace,
-};
+use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, LinearCrossEntropy, Mode, Threads, Workspace};
 use lockstep_exec::init;
 use lockstep_models::{Dropout, Job, Layer, LayerId, Model, Node, Shape};
 use lockstep_topology::Dtype;
@@ -43,15 +41,12 @@ enum Work {
 }
 
 impl Work {
-    /// The loss of its input, if it is one.
-    fn loss(&mut self, input: &[f32], labels: &[u32]) -> Option<Loss> {
+    /// The forward pass of a loss.
+    fn loss(&mut self, input: &[f32], labels: &[u32]) {
         match self {
-            Work::Kernel(_) => None,
-            Work::Loss(loss, _) => Some(loss.forward(input, labels)),
-            Work::LinearLoss(loss, _) => {
-                loss.take_labels(labels);
-                None
-            }
+            Work::Kernel(_) => {}
+            Work::Loss(loss, _) => drop(loss.forward(input, labels)),
+            Work::LinearLoss(loss, _) => loss.take_labels(labels),
         }
     }
 

@@ -253,8 +253,8 @@ struct Operands<'a, 'b> {
     made: &'a mut [f32],
 }
 
-/// The backward pass of a chain that may have parameters; returns the loss of an output layer. A gradient that two chains make is made in a buffer of its own where it
-/// is then added to that of earlier micro-batches, or rounded.
+/// The backward pass of a chain that may have parameters; returns the loss of an output layer. A gradient that two chains make is
+/// made in a buffer of its own where it is then added to that of earlier micro-batches, or rounded.
 fn of_parameters(
     of: &mut Chain,
     (buffers, threads): (&Buffers, &Threads),
