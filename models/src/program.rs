@@ -280,7 +280,7 @@ impl Program {
     /// The layers that `role` computes in forward passes.
     pub fn layers_of(&self, role: &Role) -> impl Iterator<Item = LayerId> {
         let computes = |task: &Task| match task.op {
-            Op::Compute { chain, phase: Phase::Forward, .. } => Some(chain),
+            Op::Compute { chain, phase: Phase::Forward | Phase::Evaluate, .. } => Some(chain),
             _ => None,
         };
         role.tasks.iter().filter_map(computes).flat_map(|chain| self.chains[chain].iter().copied())

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective, Time};
 
-use crate::{AxisSet, ByCoordinate, Pass, StageOrder};
+use crate::{AxisSet, ByCoordinate, StageOrder};
 pub use arithmetic::Arithmetic;
 pub use bound::{BoundBuffer, BoundFormula, BoundTerm};
 pub use buffer::{Buffer, Declared, Start};
@@ -36,6 +36,8 @@ pub enum Phase {
     Forward,
     /// The same outputs again, from the same inputs, for backward passes: they were dropped after the forward pass.
     Recompute,
+    /// The loss of an output layer that training finds in the backward pass: no backward pass follows.
+    Evaluate,
     /// Input gradients from output gradients.
     BackwardData,
     /// Parameter gradients from output gradients.
@@ -45,19 +47,13 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The layer passes that the phase consists of.
-    pub fn passes(self) -> &'static [Pass] {
-        match self {
-            Phase::Forward | Phase::Recompute => &[Pass::Forward],
-            Phase::BackwardData => &[Pass::BackwardData],
-            Phase::BackwardWeight => &[Pass::BackwardWeight],
-            Phase::Backward => &[Pass::BackwardData, Pass::BackwardWeight],
-        }
-    }
+    /// Those that have measured times.
+    pub const MEASURED: [Phase; 5] =
+        [Phase::Forward, Phase::Evaluate, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
 
     /// Whether it makes outputs from inputs, for the first time or again.
     pub fn makes_outputs(self) -> bool {
-        matches!(self, Phase::Forward | Phase::Recompute)
+        matches!(self, Phase::Forward | Phase::Recompute | Phase::Evaluate)
     }
 
     /// The phase whose measured time it takes.
@@ -70,6 +66,7 @@ impl Phase {
         match self {
             Phase::Forward => "forward",
             Phase::Recompute => "recompute",
+            Phase::Evaluate => "evaluate",
             Phase::BackwardData => "backward-data",
             Phase::BackwardWeight => "backward-weight",
             Phase::Backward => "backward",

@@ -26,7 +26,7 @@ use lockstep_models::memory::Memory;
 use lockstep_models::profile::{
     ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, SumEntry, chain_key,
 };
-use lockstep_models::{Model, Op, Pass, Phase, Program};
+use lockstep_models::{Model, Node, Op, Phase, Program};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 
@@ -329,8 +329,10 @@ fn messages(direct: &Direct) -> DirectEntry {
     DirectEntry { latency: of(&direct.small), copy: of(&direct.copy), sum: of(&direct.sum) }
 }
 
-/// FLOPs of a chain's forward pass; 0 of a loss, whose products may be in the backward pass.
+/// FLOPs of a chain's forward pass.
 fn flops(program: &Program, chain: usize, samples: u32) -> f64 {
     let nodes = program.chains[chain].iter().map(|id| program.model.node(*id));
-    nodes.filter(|node| !node.layer.is_loss()).map(|node| node.work(Pass::Forward, samples).flops).sum()
+    let of =
+        |node: &Node| -> f64 { node.passes(Phase::Forward).iter().map(|pass| node.work(*pass, samples).flops).sum() };
+    nodes.map(of).sum()
 }

@@ -55,6 +55,10 @@ impl Replica {
             Op::Compute { chain, phase: Phase::Recompute, .. } => {
                 Ok(self.forward(*chain, Mode::Recompute).map(drop)?)
             }
+            Op::Compute { chain, phase: Phase::Evaluate, samples, .. } => {
+                let input = self.output(self.chains[*chain].inputs[0]);
+                Ok(self.device.evaluate(*chain, &input, *samples as usize).map(drop)?)
+            }
             Op::Compute { chain, phase: Phase::Forward, .. } => Ok(self.forward(*chain, Mode::Train).map(drop)?),
             Op::Compute { chain, phase, samples, .. } => {
                 Ok(self.backward(*chain, *phase, 1.0 / *samples as f32, false).map(drop)?)

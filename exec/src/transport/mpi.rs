@@ -17,6 +17,7 @@ use crate::patience::patiently;
 use crate::pin::Pins;
 
 mod aware;
+mod crowd;
 mod gateway;
 mod neighbours;
 mod single;

@@ -30,6 +30,8 @@ pub struct LayerKind {
     pub is_view: bool,
     /// Whether it ends a model.
     pub is_loss: bool,
+    /// Whether training finds its loss in the backward pass, with the gradients, and does nothing in the forward pass.
+    pub loss_in_backward: bool,
     /// Whether it reads integers, as data sets give them: tokens.
     pub reads_integers: bool,
     /// Whether it reads labels without being a loss: a part of one.
@@ -76,6 +78,7 @@ impl LayerKind {
             overwrites: 0,
             is_view: false,
             is_loss: false,
+            loss_in_backward: false,
             reads_integers: false,
             reads_labels: false,
             counts_places: false,

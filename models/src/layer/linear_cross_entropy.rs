@@ -22,6 +22,7 @@ pub struct LinearCrossEntropy {
 
 pub(super) const KIND: LayerKind = LayerKind {
     is_loss: true,
+    loss_in_backward: true,
     input_use: InputUse::Always,
     family: "dense",
     keys: &["out_features", "bias", "tie", "soft_cap", "loss_weight", "weight_init", "bias_init"],
@@ -77,7 +78,7 @@ impl LayerRule for LinearCrossEntropy {
 
     fn cost_settings(&self) -> String {
         let cap = if self.soft_cap.is_some() { " cap" } else { "" };
-        format!(" classes{}{cap}", self.out_features)
+        format!(" classes{} transposed{cap}", self.out_features)
     }
 
     fn parameters(&self, inits: &Inits) -> Vec<Learned> {
@@ -109,7 +110,7 @@ impl LayerRule for LinearCrossEntropy {
         Some(MatrixProduct { outputs, inputs, kernel: 1.0, groups: 1.0, places })
     }
 
-    /// A product in each pass. Executed, the scores are computed in the backward pass, so that they are computed once.
+    /// A product in each pass.
     fn flops(&self, of: &Node) -> [f64; 3] {
         [2.0 * of.input_elements() * f64::from(self.out_features); 3]
     }

@@ -77,6 +77,29 @@ impl LayerRule for LinearPartialSoftmax {
     }
 
     fn flops(&self, of: &Node) -> [f64; 3] {
-        self.own.flops(of)
+        let [forward, data, weight] = self.own.flops(of);
+        [forward, forward + data, weight]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Phase;
+
+    /// In training the whole layer computes its scores once, in whichever backward pass; a part in both directions.
+    #[test]
+    fn scores_are_counted_as_often_as_they_are_computed() {
+        let input = Shape::new(&[(Dimension::Position, 16), (Dimension::Feature, 8)]);
+        let own = LinearCrossEntropy { out_features: 20, bias: false, tie: None, soft_cap: None };
+        let part = LinearPartialSoftmax { own: own.clone(), classes: 40 };
+        let products = |layer: Layer| {
+            let node = Node::alone(layer, vec![input]).expect("a layer");
+            let phases = [Phase::Forward, Phase::Evaluate, Phase::Backward, Phase::BackwardData, Phase::BackwardWeight];
+            let flops = |phase| node.passes(phase).iter().map(|pass| node.work(*pass, 3).flops).sum::<f64>();
+            phases.map(|phase| flops(phase) / (2.0 * 3.0 * 16.0 * 8.0 * 20.0))
+        };
+        assert_eq!(products(Layer::LinearCrossEntropy(own)), [0.0, 1.0, 3.0, 2.0, 2.0]);
+        assert_eq!(products(Layer::LinearPartialSoftmax(part)), [1.0, 1.0, 3.0, 2.0, 1.0]);
     }
 }

@@ -72,7 +72,7 @@ impl Chains {
             let Op::Compute { chain, phase, samples: of_task, .. } = task.op else { continue };
             samples[chain] = of_task.max(samples[chain]);
             match phase {
-                Phase::Forward => forward[chain] = Some(position),
+                Phase::Forward | Phase::Evaluate => forward[chain] = Some(position),
                 Phase::Recompute => {}
                 _ => last_backward[chain] = Some(position),
             }
@@ -179,7 +179,7 @@ fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
                 inputs.iter().filter(|_| reads.input).for_each(|id| outputs[id.index()].add(position, true));
                 match phase {
                     Phase::Recompute => outputs[output.index()].add_again(position),
-                    _ if *phase == Phase::Forward || reads.output => outputs[output.index()].add(position, true),
+                    _ if phase.makes_outputs() || reads.output => outputs[output.index()].add(position, true),
                     _ => {}
                 }
                 is_backward |= !phase.makes_outputs();

@@ -1,6 +1,7 @@
 //! Computes the cost of the passes of a layer of a model.
 
 use super::{Node, Parameter};
+use crate::Phase;
 use crate::layer::{InputUse, MatrixProduct, Pass, Work};
 
 impl Node {
@@ -47,6 +48,20 @@ impl Node {
             Pass::BackwardWeight => Work::of(flops, output + read_if(multiplies, input), learned),
         };
         rule.adjusted_work(self, pass, samples, work)
+    }
+
+    /// The passes that a phase of it consists of. A loss that is found in the backward pass has nothing to do before.
+    pub fn passes(&self, phase: Phase) -> &'static [Pass] {
+        match (phase, self.layer.rule().kind().loss_in_backward) {
+            (Phase::Forward | Phase::Recompute, true) => &[],
+            (Phase::Forward | Phase::Recompute | Phase::Evaluate, _) => &[Pass::Forward],
+            (Phase::BackwardData, false) => &[Pass::BackwardData],
+            (Phase::BackwardData, true) => &[Pass::Forward, Pass::BackwardData],
+            (Phase::BackwardWeight, false) => &[Pass::BackwardWeight],
+            (Phase::BackwardWeight, true) => &[Pass::Forward, Pass::BackwardWeight],
+            (Phase::Backward, false) => &[Pass::BackwardData, Pass::BackwardWeight],
+            (Phase::Backward, true) => &[Pass::Forward, Pass::BackwardData, Pass::BackwardWeight],
+        }
     }
 
     /// Whether it multiplies by a matrix of weights: a convolution or a dense layer.

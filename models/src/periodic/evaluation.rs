@@ -54,7 +54,9 @@ impl Work<'_> {
         self.first[repeat].after.extend(after);
         self.first(format!("{prefix}load"), Op::Load { samples, pass: None, into: None });
         for chain in passes {
-            let op = Op::Compute { chain, phase: Phase::Forward, samples, pass: None };
+            let head = judged.model.node(judged.chains[chain][0]).layer.rule().kind();
+            let phase = if head.loss_in_backward { Phase::Evaluate } else { Phase::Forward };
+            let op = Op::Compute { chain, phase, samples, pass: None };
             self.first(format!("{prefix}forward {}", judged.chain_name(chain)), op);
         }
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use lockstep_topology::InputError;
 
 use super::{PipelinePass, StageCut};
-use crate::{LayerId, Model, Pass, Tie};
+use crate::{LayerId, Model, Pass, Phase, Tie};
 
 /// Consecutive layers that one stage computes, with figures of one sample.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,9 +17,11 @@ pub struct StageChunk {
     pub parameters: u64,
     /// Floating-point operations of the forward pass, a multiply-add being two.
     pub forward_flops: f64,
-    /// Of both backward passes, without gradients that nothing needs.
+    /// Of the backward pass, without gradients that nothing needs.
     pub backward_flops: f64,
-    /// Of these, those of the gradients of parameters.
+    /// Of the gradients of inputs alone, where they are a pass of their own.
+    pub data_flops: f64,
+    /// The same of the gradients of parameters.
     pub weight_flops: f64,
     /// Elements of activations that later chunks read and this chunk or an earlier one has made: they cross to the next
     /// chunk. A tensor counts once here, and again at each boundary that it crosses.
@@ -51,7 +53,7 @@ impl StageChunk {
     pub fn flops(&self, pass: PipelinePass, passes: &[PipelinePass]) -> f64 {
         match pass {
             PipelinePass::Forward => self.forward_flops,
-            PipelinePass::Backward if passes.contains(&PipelinePass::Weight) => self.backward_flops - self.weight_flops,
+            PipelinePass::Backward if passes.contains(&PipelinePass::Weight) => self.data_flops,
             PipelinePass::Backward => self.backward_flops,
             PipelinePass::Weight => self.weight_flops,
         }
@@ -76,8 +78,8 @@ impl Stages {
             let message = format!("{stages} stages{each} need {all} layers, and {} has {layers}: {cure}", model.name());
             return Err(InputError::flag("stages", stages.to_string(), message));
         }
-        let flops: Vec<[f64; 3]> = model.iter().map(|(id, _)| flops(model, id)).collect();
-        let work: Vec<f64> = flops.iter().map(|[forward, backward, _]| forward + backward).collect();
+        let flops: Vec<[f64; 4]> = model.iter().map(|(id, _)| flops(model, id)).collect();
+        let work: Vec<f64> = flops.iter().map(|[forward, backward, ..]| forward + backward).collect();
         let begins = cut.begins(model, all as usize, &work)?;
         let ends = begins[1..].iter().copied().chain([layers]);
         let crossing = crossing(model);
@@ -85,7 +87,8 @@ impl Stages {
             layers: first as u32..end as u32,
             parameters: read_in(model, first..end),
             forward_flops: flops[first..end].iter().map(|[forward, ..]| forward).sum(),
-            backward_flops: flops[first..end].iter().map(|[_, backward, _]| backward).sum(),
+            backward_flops: flops[first..end].iter().map(|[_, backward, ..]| backward).sum(),
+            data_flops: flops[first..end].iter().map(|[.., data, _]| data).sum(),
             weight_flops: flops[first..end].iter().map(|[.., weight]| weight).sum(),
             crossing_elements: crossing[end],
         };
@@ -155,12 +158,12 @@ fn read_in(model: &Model, layers: Range<usize>) -> u64 {
     layers.clone().flat_map(of).map(|parameter| parameter.elements()).sum()
 }
 
-/// FLOPs of a layer over one sample: of its forward pass, of its backward passes, and of the gradients of its parameters
-/// among these.
-fn flops(model: &Model, id: LayerId) -> [f64; 3] {
-    let of = |pass| model.node(id).work(pass, 1).flops;
-    let (weight, data) = (of(Pass::BackwardWeight), model.needs_input_gradient(id).then(|| of(Pass::BackwardData)));
-    [of(Pass::Forward), weight + data.unwrap_or(0.0), weight]
+/// FLOPs of a layer over one sample: of its forward pass, of its backward pass, and of the two parts of this, each by itself.
+fn flops(model: &Model, id: LayerId) -> [f64; 4] {
+    let node = model.node(id);
+    let needed = |pass: &&Pass| **pass != Pass::BackwardData || model.needs_input_gradient(id);
+    let of = |phase| node.passes(phase).iter().filter(needed).map(|pass| node.work(*pass, 1).flops).sum();
+    [Phase::Forward, Phase::Backward, Phase::BackwardData, Phase::BackwardWeight].map(of)
 }
 
 /// By layer, and for the end: the elements that layers before it make and layers from it on read.

@@ -46,9 +46,8 @@ impl Measured {
     ) -> Measured {
         let mut compute = BTreeMap::<(String, Phase), Vec<Sample>>::new();
         let (mut nearest, mut nearest_narrow) = (Nearest::new(side_by_side), Nearest::new(side_by_side));
-        let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
         for entry in entries {
-            let Some(phase) = phases.into_iter().find(|phase| phase.name() == entry.phase) else { continue };
+            let Some(phase) = Phase::MEASURED.into_iter().find(|phase| phase.name() == entry.phase) else { continue };
             let sample = (f64::from(entry.samples), entry.seconds.value, entry.slowdown);
             compute.entry((entry.chain.clone(), phase)).or_default().push(sample);
             let (chain, precision) = in_precision(&entry.chain);

@@ -146,7 +146,7 @@ fn likely(
     let roof = Roof::of(device);
     let mut seconds = 0.0;
     for (position, node) in nodes.iter().enumerate() {
-        for pass in passes(phase, position) {
+        for pass in passes(node, phase, position) {
             let work = node.work(*pass, samples);
             let arithmetic = work.flops * filling(node, *pass, samples, side_by_side);
             let overlapping = *pass == Pass::Forward && node.layer.rule().finds_overlapping_maxima();
@@ -199,8 +199,7 @@ pub(crate) fn estimated(
     device: &Device,
     entry: &lockstep_models::profile::ComputeEntry,
 ) -> Option<f64> {
-    let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
-    let phase = |name: &str| phases.into_iter().find(|phase| phase.name() == name);
+    let phase = |name: &str| Phase::MEASURED.into_iter().find(|phase| phase.name() == name);
     let mut nearest = Nearest::new(profile.side_by_side);
     for known in &profile.compute {
         nearest.add(&known.chain, phase(&known.phase)?, known.samples, known.seconds.value, known.slowdown);

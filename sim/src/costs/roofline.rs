@@ -150,11 +150,11 @@ pub(super) fn efficiency(node: &Node) -> f64 {
     }
 }
 
-/// The passes of the layer at `position` of a chain in `phase`: inside a chain gradients always flow through.
-pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
+/// The passes of `node`, at `position` of a chain, in `phase`: inside a chain gradients always flow through.
+pub(super) fn passes(node: &Node, phase: Phase, position: usize) -> &'static [Pass] {
     match phase {
-        Phase::BackwardWeight if position > 0 => Phase::Backward.passes(),
-        phase => phase.passes(),
+        Phase::BackwardWeight if position > 0 => node.passes(Phase::Backward),
+        phase => node.passes(phase),
     }
 }
 
@@ -181,7 +181,7 @@ pub(super) fn chain_on(device: &Device, nodes: &[&Node], numbers: Numbers, phase
 fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, samples: u32) -> Cost {
     let (mut launches, mut busy, mut filled, mut total) = (0.0, 0.0, 0.0, 0.0);
     for (position, node) in nodes.iter().enumerate() {
-        for pass in passes(phase, position) {
+        for pass in passes(node, phase, position) {
             let work = node.work(*pass, samples);
             let (elements, dtype) =
                 (elements_moved_by(nodes, position, *pass, samples), numbers.precision.activation_dtype());

@@ -53,7 +53,7 @@ pub(super) fn calls<A: Activation>(of: &Blueprint<'_>, chains: &[Chain<A>], shar
         let passes = Passes::new(of, index, chain, share);
         for phase in phases {
             match phase {
-                Phase::Forward | Phase::Recompute => passes.forward(kernel, &mut written),
+                phase if phase.makes_outputs() => passes.forward(kernel, &mut written),
                 _ => passes.backward(kernel, phase, &mut written),
             }
         }

@@ -12,7 +12,7 @@ use lockstep_models::profile::{ComputeEntry, FormulaEntry, Point};
 use lockstep_models::{Elementwise, Op, Optimizer, Program, Squares};
 
 use super::bench::Interleaving;
-use super::needs::{CalibrationSubject, Need, largest_own};
+use super::needs::{CalibrationSubject, Need, largest_own, ops};
 use super::samples::Figure;
 
 /// A rank's replica and the samples that it loads.
@@ -36,9 +36,8 @@ pub(super) struct Layers {
 fn tasks(subject: &CalibrationSubject) -> Vec<(Need, Op)> {
     let CalibrationSubject { program, role, .. } = subject;
     let mut needs = Need::of_role(program, &program.roles[*role]);
-    let own = program.roles[*role].tasks.iter().filter_map(|task| Some((Need::of(program, &task.op)?, &task.op)));
-    let mut tasks: Vec<(Need, Op)> =
-        own.filter(|(need, _)| needs.remove(need)).map(|(need, op)| (need, op.clone())).collect();
+    let own = ops(program, &program.roles[*role]).filter_map(|op| Some((Need::of(program, &op)?, op)));
+    let mut tasks: Vec<(Need, Op)> = own.filter(|(need, _)| needs.remove(need)).collect();
     let all = largest_own(program, &program.roles[*role]);
     let whole = Need::of_update(&all);
     if needs.contains(&whole) {

@@ -13,7 +13,7 @@ use lockstep_models::memory::Memory;
 use lockstep_models::profile::{
     CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, cpu_chain_key, formula_key,
 };
-use lockstep_models::{Buffer, Elementwise, Gradients, Moments, Op, Program, Role};
+use lockstep_models::{Buffer, Elementwise, Gradients, Moments, Op, Phase, Program, Role};
 use lockstep_topology::{Dtype, InputError};
 
 /// One figure of a profile.
@@ -80,7 +80,7 @@ impl Need {
 
     /// The figures that a role needs.
     pub(super) fn of_role(program: &Program, role: &Role) -> BTreeSet<Need> {
-        let mut needs: BTreeSet<Need> = role.tasks.iter().filter_map(|task| Need::of(program, &task.op)).collect();
+        let mut needs: BTreeSet<Need> = ops(program, role).filter_map(|op| Need::of(program, &op)).collect();
         // Formulas and copies move elements as fast as updates do; a profile has at least one update.
         let moves = |op: &Op| matches!(op, Op::Elementwise(_) | Op::Copy(_) | Op::Squares(_));
         let is_update = |op: &Op| matches!(Need::of(program, op), Some(Need::Update(_)));
@@ -132,6 +132,19 @@ pub(super) fn largest_own(program: &Program, role: &Role) -> Range<u64> {
 /// The figures that all roles of a program need.
 fn needs_of(program: &Program) -> impl Iterator<Item = Need> + '_ {
     program.roles.iter().flat_map(|role| Need::of_role(program, role))
+}
+
+/// The operations of a role's tasks, and those with which evaluations find losses that training finds in backward passes.
+pub(super) fn ops<'a>(program: &'a Program, role: &'a Role) -> impl Iterator<Item = Op> + 'a {
+    let own = role.tasks.iter().map(|task| task.op.clone());
+    let evaluations = role.tasks.iter().filter_map(|task| match task.op {
+        Op::Compute { chain, phase: Phase::Forward, samples, pass } => {
+            let kind = program.model.node(program.chains[chain][0]).layer.rule().kind();
+            kind.loss_in_backward.then_some(Op::Compute { chain, phase: Phase::Evaluate, samples, pass })
+        }
+        _ => None,
+    });
+    own.chain(evaluations)
 }
 
 /// The figures of a profile on which predictions of `program` rest and which could not be measured undisturbed.
@@ -199,6 +212,20 @@ mod tests {
         let [plain, again] = [plain, again].map(|job| job.program().unwrap());
         assert!(again.roles[0].tasks.len() > plain.roles[0].tasks.len());
         assert_eq!(Need::of_role(&again, &again.roles[0]), Need::of_role(&plain, &plain.roles[0]));
+    }
+
+    /// Evaluations find the loss of an output layer by themselves, so that their time is a figure too.
+    #[test]
+    fn evaluations_of_output_layers_have_figures() {
+        let model = Arc::new(lockstep_readers::load_model("gpt2-char:layers=1").unwrap());
+        let program = Job::new(model, 1, 4).program().unwrap();
+        let needs = Need::of_role(&program, &program.roles[0]);
+        let evaluation = program.evaluation(8, 0).unwrap();
+        let wanted: Vec<Need> =
+            evaluation.roles[0].tasks.iter().filter_map(|task| Need::of(&evaluation, &task.op)).collect();
+        assert!(wanted.iter().any(|need| matches!(need, Need::Compute(_, phase, _) if phase == "evaluate")));
+        let missing: Vec<&Need> = wanted.iter().filter(|need| !needs.contains(need)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 
     /// Strategies, and whether three ranks do what two do not: parts of other sizes, or losses of more samples.

@@ -54,6 +54,8 @@ struct Chunk<'a> {
     input: &'a [f32],
     parameters: &'a [f32],
     asked: &'a [RowGradient],
+    /// Whether gradients read the exponentials.
+    keeps: bool,
 }
 
 /// What a chunk of rows leaves for the gradients.
@@ -135,18 +137,20 @@ impl LinearScores {
             Some((target, false)) => (Some(target), None),
             None => (None, None),
         };
+        let keeps = d_input.is_some() || d_parameters.is_some();
         let mut found = Vec::with_capacity(asked.len());
         for rows in tile_ranges(self.rows_at_once(asked.len()), asked.len()) {
             let places = rows.start * self.features..rows.end * self.features;
             let input = &input[places.clone()];
-            let chunk = Chunk { input, parameters, asked: &asked[rows.clone()] };
+            let chunk = Chunk { input, parameters, asked: &asked[rows.clone()], keeps };
             let mut sums = RowSums::new(chunk.asked);
             self.transpose(chunk, scaled);
             if classes == 0 {
                 d_rows.fill(0.0);
             }
             for (number, classes) in tile_ranges(self.span, classes).enumerate() {
-                let own = &mut scores[classes.start * rows.len()..classes.end * rows.len()];
+                let first = if keeps { classes.start * rows.len() } else { 0 };
+                let own = &mut scores[first..first + classes.len() * rows.len()];
                 self.exponentials(chunk, scaled, &classes, (own, &mut *numbers), &mut sums);
                 shifts[number * rows.len()..][..rows.len()].copy_from_slice(&sums.most);
                 if d_input.is_some() {
@@ -229,6 +233,9 @@ impl LinearScores {
             return;
         }
         found.add((classes.start, TILE), shifts, sums, chunk.asked);
+        if !chunk.keeps {
+            return;
+        }
         let (all, most) = (Disjoint::new(scores), &found.most[..]);
         let (shifts, every_factor) = (&*shifts, Disjoint::new(sums));
         self.threads.each(tiles, |_, tile| {

@@ -14,6 +14,7 @@ use lockstep_topology::Rank;
 use super::super::memory::{Hold, Job, MemoryEnd};
 use super::super::slab::Slab;
 use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, TransportError};
+use super::crowd::Crowd;
 use super::tags::Tags;
 use super::wire::Wire;
 
@@ -83,6 +84,7 @@ impl Gateway {
         let mut open: BTreeMap<u32, (Rank, Arc<Hold>)> = BTreeMap::new();
         let mut postings = Vec::new();
         let mut idle = 0;
+        let mut crowd = Crowd::default();
         while self.live.load(Ordering::Acquire) > 0 || self.job.failure().is_some() {
             if let Some(TransportError::Aborted { rank, cause }) = self.job.failure() {
                 super::end_job(*rank, cause);
@@ -112,10 +114,8 @@ impl Gateway {
             if let Err(fault) = polled {
                 self.job.abort(self.job.here()[0], &super::broken(self.job.here()[0], fault).to_string());
             }
-            if idle > LOOKS {
+            if idle > LOOKS || (idle > 0 && !crowd.yields()) {
                 self.nap(if wire.is_idle() { Duration::from_millis(50) } else { NAP });
-            } else if idle > 0 {
-                std::thread::yield_now();
             }
         }
     }

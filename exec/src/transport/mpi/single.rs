@@ -6,6 +6,7 @@ use lockstep_topology::Rank;
 
 use super::super::slab::Slab;
 use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, TransportError};
+use super::crowd::Crowd;
 use super::tags::Tags;
 use super::wire::Wire;
 
@@ -31,11 +32,12 @@ pub(super) struct SingleEnd<'a> {
     numbers: Vec<u32>,
     /// Whether something was completed since the last wait.
     news: bool,
+    crowd: Crowd,
 }
 
 impl<'a> SingleEnd<'a> {
     pub(super) fn new(wire: &'a mut Wire, tags: &'a Tags, rank: Rank) -> SingleEnd<'a> {
-        SingleEnd { wire, tags, rank, messages: Slab::new(), numbers: Vec::new(), news: false }
+        SingleEnd { wire, tags, rank, messages: Slab::new(), numbers: Vec::new(), news: false, crowd: Crowd::default() }
     }
 
     fn open(&mut self, number: u32) -> u32 {
@@ -113,11 +115,9 @@ impl Transport for SingleEnd<'_> {
                 continue;
             }
             // Another rank may share this core, perhaps the one we wait for.
-            if look.is_multiple_of(LOOKS) {
+            if look.is_multiple_of(LOOKS) || self.crowd.is_busy() {
                 let waited = began.elapsed();
-                if waited < WATCHFUL {
-                    std::thread::yield_now();
-                } else {
+                if waited >= WATCHFUL || !self.crowd.yields() {
                     std::thread::sleep((waited / NAP_SHARE).clamp(SHORTEST_NAP, LONGEST_NAP));
                 }
             }
