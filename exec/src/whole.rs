@@ -32,15 +32,21 @@ fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
     }
 }
 
-/// The values of `rank` that rank 0 collects of a model held in parts.
+/// The values of `rank` that rank 0 collects of a model held in parts: parameters, and the optimizer's states where it `saves` them.
 ///
 /// # Errors
 /// Device errors.
-pub(crate) fn own_pieces(program: &Program, replica: &mut Replica, rank: u32) -> Result<Vec<f32>, DeviceError> {
+pub(crate) fn own_pieces(
+    program: &Program,
+    replica: &mut Replica,
+    rank: u32,
+    saves: bool,
+) -> Result<Vec<f32>, DeviceError> {
     if !program.holders().contains(rank) || rank == 0 {
         return Ok(Vec::new());
     }
-    Ok(cut(&program.collected_pieces(rank), &replica.parameters()?, &replica.states()?))
+    let states = if saves { replica.states()? } else { Vec::new() };
+    Ok(cut(&program.collected_pieces(rank), &replica.parameters()?, &states))
 }
 
 /// A rank's parameters, then the optimizer's states.
@@ -51,8 +57,8 @@ pub(crate) fn own_values(replica: &mut Replica) -> Result<Vec<Vec<f32>>, DeviceE
     Ok(std::iter::once(replica.parameters()?).chain(replica.states()?).collect())
 }
 
-/// The parameters and the optimizer's states of the whole model, from rank 0's own values, each freed once it is read, and those of
-/// the others by rank.
+/// The parameters of the whole model, and the optimizer's states if rank 0's own values have them, from these values, each freed once
+/// it is read, and those of the others by rank.
 pub(crate) fn assemble<V: AsRef<[f32]>>(
     program: &Program,
     own: Vec<Vec<f32>>,
@@ -78,8 +84,8 @@ pub(crate) fn assemble<V: AsRef<[f32]>>(
     all
 }
 
-/// A replica on one rank of the whole model with these parameters and states. Running statistics are those of a new model where
-/// ranks hold parts of them, else rank 0's.
+/// A replica on one rank of the whole model with these parameters, and states if there are any. Running statistics are those of a new
+/// model where ranks hold parts of them, else rank 0's.
 ///
 /// # Errors
 /// Device errors.
@@ -95,7 +101,9 @@ pub(crate) fn one_rank(
     let states = values.split_off(1);
     let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads, decoders };
     let mut whole = Replica::with_parameters(&alone, &alone.roles[0], values.swap_remove(0), making)?;
-    whole.set_states(states)?;
+    if !states.is_empty() {
+        whole.set_states(states)?;
+    }
     if !program.cuts_model() {
         whole.set_statistics(statistics)?;
     }

@@ -11,7 +11,7 @@ use crate::periodic::collected;
 use crate::replica::{Evaluation, Replica};
 use crate::setup::Evaluations;
 use crate::transport::control;
-use crate::whole::{assemble, mean_statistics, one_rank, own_values};
+use crate::whole::{assemble, mean_statistics, one_rank};
 
 /// Kind of the messages that carry rank 0's decision.
 const RUN_CONTROL: u32 = 7;
@@ -93,7 +93,7 @@ impl Worker<'_> {
         if setup.program.is_in_parts() {
             let others = collected(&all, Periodic::MODEL);
             let replica = self.memory.trained();
-            let all = assemble(setup.program, own_values(replica)?, others);
+            let all = assemble(setup.program, vec![replica.parameters()?], others);
             whole = Some(one_rank(setup.program, all, &own, (&replica.decoders(), setup.options.seed))?);
         }
         let learner = setup.program.shared_models(rank).map(|shared| self.memory.be_average(shared)).transpose()?;

@@ -45,7 +45,7 @@ impl Worker<'_> {
         let mut all = Collected::new();
         for (task, exchange) in role.exchanges() {
             let values = self.timed(kind, (task, 0), |worker| {
-                let own = worker.own_values(exchange)?;
+                let own = worker.own_values(kind, exchange)?;
                 let number = worker.setup.periodic.number;
                 let gathered = collect(worker.transport, (program, exchange, number), own)?;
                 worker.count_sent(gathered.sent.into_iter());
@@ -57,7 +57,7 @@ impl Worker<'_> {
     }
 
     /// The values that this rank sends to rank 0 in an exchange.
-    fn own_values(&mut self, exchange: &Exchange) -> Result<Vec<f32>, ExecError> {
+    fn own_values(&mut self, kind: Periodic, exchange: &Exchange) -> Result<Vec<f32>, ExecError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
         if exchange.buffer == Periodic::REFERENCES {
             let reference = program.shared_models(rank).and_then(|shared| shared.reference);
@@ -65,7 +65,7 @@ impl Worker<'_> {
         }
         let replica = self.memory.trained();
         Ok(match exchange.buffer {
-            Periodic::MODEL => own_pieces(program, replica, rank)?,
+            Periodic::MODEL => own_pieces(program, replica, rank, kind != Periodic::Evaluation)?,
             Periodic::WEIGHTS => replica.parameters()?,
             Periodic::STATISTICS => replica.statistics()?,
             other => unreachable!("periodic work collects no {other:?}"),

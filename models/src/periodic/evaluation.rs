@@ -17,7 +17,7 @@ impl Program {
         let mut work = Work::new(self);
         let alone;
         let judged = if self.is_in_parts() {
-            work.collect_model();
+            work.collect_model(false);
             alone = Job::new(self.whole_model().clone(), 1, self.batch_per_rank).program()?;
             &alone
         } else {
