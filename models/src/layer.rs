@@ -7,6 +7,7 @@
 mod attributes;
 mod init;
 mod kind;
+mod phase;
 mod rule;
 mod signature;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use exact_gelu::erf;
 pub use init::{Init, InitRules, Inits};
 pub use kind::{CaffeKind, InputUse, KernelClass, LayerKind, samples_per_group};
 pub use partial_softmax::PARTIAL_NUMBERS;
+pub use phase::Phase;
 pub use pool2d::PoolKind;
 pub use rotary::{RotaryPairing, RotaryScaling};
 pub use rule::{KeptTensor, LayerRule, Learned, OfKind};

@@ -37,7 +37,7 @@ pub use jitter::{Distribution, Family, Fit, Jitter, fits};
 pub use layer::{
     Affine, Attention, BatchNorm, BlurPool, Border, Conv2d, Dense, Documents, Dropout, Embedding, GroupNorm,
     IGNORED_LABEL, Init, InitRules, KernelClass, Layer, LayerId, LayerNorm, LeakyRelu, Linear, LinearCrossEntropy,
-    LinearPartialSoftmax, LocalResponseNorm, MergedCrossEntropy, PARTIAL_NUMBERS, PartialSoftmax, Pass, Pool2d,
+    LinearPartialSoftmax, LocalResponseNorm, MergedCrossEntropy, PARTIAL_NUMBERS, PartialSoftmax, Pass, Phase, Pool2d,
     PoolKind, Reshape, Resize, ResponseNorm, RmsNorm, Rotary, RotaryPairing, RotaryScaling, Scale, Select, Softmax,
     Work, samples_per_group,
 };
@@ -62,8 +62,8 @@ pub use recompute::{Module, Recompute};
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{
     After, Area, Arithmetic, BoundBuffer, BoundFormula, BoundTerm, Buffer, Coefficient, Copy, Declared, Elementwise,
-    Exchange, Formula, MomentStep, OfStep, Op, Operand, Phase, Rows, SampleMove, SgdStep, Squares, Start, StepNumbers,
-    Stream, Task, TaskId, Term, Turns,
+    Exchange, Formula, MomentStep, OfStep, Op, Operand, Rows, SampleMove, SgdStep, Squares, Start, StepNumbers, Stream,
+    Task, TaskId, Term, Turns,
 };
 pub use tensor::{AxisLayout, Dimension, Gradients, ImageShape, Layout, Moments, Precision, SampleTensor, Shape};
 pub use timeline::{CriticalPath, INPUT_WAIT, Step, Timeline, Total, Totals, WAIT, median, quantile, straggling_s};

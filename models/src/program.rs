@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use lockstep_topology::Dtype;
 
-use crate::task::{Exchange, Op, Phase, Task, TaskId};
+use crate::task::{Exchange, Op, Task, TaskId};
 use crate::{
     Assignment, Averaging, Buffer, Declared, Formula, Gradients, LayerId, Members, Mesh, Model, Moments, Partition,
-    Precision, Sharding, SquareSum, StageOrder, Start, TransformAt, UpdateRule,
+    Phase, Precision, Sharding, SquareSum, StageOrder, Start, TransformAt, UpdateRule,
 };
 pub use check::Proofs;
 pub use consensus::SharedModels;
