@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Job, Pieces, Program, Role, pieces_within};
+use lockstep_models::{Job, Periodic, Pieces, Program, Role, pieces_within};
 
 use crate::device::cpu::Threads;
 use crate::device::{Cpus, DeviceError};
@@ -32,7 +32,7 @@ fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
     }
 }
 
-/// The values of `rank` that rank 0 collects of a model held in parts: parameters, and the optimizer's states where it `saves` them.
+/// The values of `rank` that rank 0 collects of a model held in parts, for this kind of work.
 ///
 /// # Errors
 /// Device errors.
@@ -40,12 +40,12 @@ pub(crate) fn own_pieces(
     program: &Program,
     replica: &mut Replica,
     rank: u32,
-    saves: bool,
+    kind: Periodic,
 ) -> Result<Vec<f32>, DeviceError> {
     if !program.holders().contains(rank) || rank == 0 {
         return Ok(Vec::new());
     }
-    let states = if saves { replica.states()? } else { Vec::new() };
+    let states = if kind.collects_states() { replica.states()? } else { Vec::new() };
     Ok(cut(&program.collected_pieces(rank), &replica.parameters()?, &states))
 }
 

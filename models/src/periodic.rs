@@ -28,7 +28,7 @@ lockstep_topology::named!(Periodic, "kind of periodic work": Shuffle = "shuffle"
 impl Periodic {
     /// Samples in transfer from their old ranks to their new ones.
     pub const SAMPLES: Buffer = Buffer::Declared(0);
-    /// Parameters and optimizer states of ranks that have parts of the model.
+    /// Parameters of ranks that have parts of the model, and the optimizer's states where they are saved.
     pub const MODEL: Buffer = Buffer::Declared(1);
     /// Weights of learners, by rank.
     pub const WEIGHTS: Buffer = Buffer::Declared(2);
@@ -36,6 +36,11 @@ impl Periodic {
     pub const STATISTICS: Buffer = Buffer::Declared(3);
     /// Reference models of devices.
     pub const REFERENCES: Buffer = Buffer::Declared(4);
+
+    /// Whether [`Periodic::MODEL`] has the optimizer's states too.
+    pub fn collects_states(self) -> bool {
+        self == Periodic::Checkpoint
+    }
 }
 
 /// The names of these buffers.

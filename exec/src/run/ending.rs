@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lockstep_models::Buffer;
+use lockstep_models::{Buffer, Periodic};
 
 use super::Setup;
 use crate::error::ExecError;
@@ -56,7 +56,7 @@ impl Ending {
             // exchanges have ended, so no message refers to it.
             setup.options.arenas.pool.clear();
         }
-        let (pieces, decoders) = (own_pieces(program, replica, rank, true)?, replica.decoders());
+        let (pieces, decoders) = (own_pieces(program, replica, rank, Periodic::Checkpoint)?, replica.decoders());
         let in_parts = memory.replica.take_if(|_| program.is_in_parts());
         let own = in_parts.filter(|_| rank == 0).map(|mut replica| own_values(&mut replica)).transpose()?;
         let others = match setup.periodic.collects_model() {

@@ -65,7 +65,7 @@ impl Worker<'_> {
         }
         let replica = self.memory.trained();
         Ok(match exchange.buffer {
-            Periodic::MODEL => own_pieces(program, replica, rank, kind != Periodic::Evaluation)?,
+            Periodic::MODEL => own_pieces(program, replica, rank, kind)?,
             Periodic::WEIGHTS => replica.parameters()?,
             Periodic::STATISTICS => replica.statistics()?,
             other => unreachable!("periodic work collects no {other:?}"),

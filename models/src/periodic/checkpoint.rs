@@ -30,7 +30,7 @@ impl Program {
         let (workers, elements) = (u64::from(self.workers()), self.whole_model().parameter_elements());
         let (mut weights, mut kept) = (elements, self.rule.states().len() as u64 * elements);
         if self.is_in_parts() {
-            work.collect_model(true);
+            work.collect_model(Periodic::Checkpoint);
         }
         if self.averages() {
             work.collect_equal("collect weights", Periodic::WEIGHTS, elements);

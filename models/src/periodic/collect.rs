@@ -7,15 +7,16 @@ use super::{Periodic, Work};
 use crate::{After, Buffer, Exchange, Op, Pieces, Stream, Task};
 
 impl Work<'_> {
-    /// Rank 0 gets the parts of the model that it does not have: parameters, and the optimizer's states where they are saved.
-    pub(super) fn collect_model(&mut self, saves: bool) {
+    /// Rank 0 gets the parts of the model that it does not have, for this kind of work.
+    pub(super) fn collect_model(&mut self, kind: Periodic) {
+        let states = if kind.collects_states() { self.of.rule.states().len() as u64 } else { 0 };
         let holders = self.of.holders();
         let count = |pieces: &Pieces| pieces.iter().map(|(range, _)| range.end - range.start).sum::<u64>();
         let count = |rank: u32| match rank {
             0 => 0,
             rank if holders.contains(rank) => {
                 let [parameters, state] = self.of.collected_pieces(rank).map(|pieces| count(&pieces));
-                parameters + if saves { self.of.rule.states().len() as u64 * state } else { 0 }
+                parameters + states * state
             }
             _ => 0,
         };

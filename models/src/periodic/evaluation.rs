@@ -17,7 +17,7 @@ impl Program {
         let mut work = Work::new(self);
         let alone;
         let judged = if self.is_in_parts() {
-            work.collect_model(false);
+            work.collect_model(Periodic::Evaluation);
             alone = Job::new(self.whole_model().clone(), 1, self.batch_per_rank).program()?;
             &alone
         } else {
@@ -32,6 +32,12 @@ impl Program {
         let program = work.program(judged);
         program.check()?;
         Ok(program)
+    }
+
+    /// The phase in which an evaluation computes a chain. Training finds the losses of some output layers in the backward pass.
+    pub fn evaluation_phase(&self, chain: usize) -> Phase {
+        let head = self.model.node(self.chains[chain][0]).layer.rule().kind();
+        if head.loss_in_backward { Phase::Evaluate } else { Phase::Forward }
     }
 }
 
@@ -54,10 +60,9 @@ impl Work<'_> {
         self.first[repeat].after.extend(after);
         self.first(format!("{prefix}load"), Op::Load { samples, pass: None, into: None });
         for chain in passes {
-            let head = judged.model.node(judged.chains[chain][0]).layer.rule().kind();
-            let phase = if head.loss_in_backward { Phase::Evaluate } else { Phase::Forward };
+            let phase = judged.evaluation_phase(chain);
             let op = Op::Compute { chain, phase, samples, pass: None };
-            self.first(format!("{prefix}forward {}", judged.chain_name(chain)), op);
+            self.first(format!("{prefix}{} {}", phase.name(), judged.chain_name(chain)), op);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tests programs of models from files: strategies, jobs, memory, critical paths.
+//! Tests programs of models from files: strategies, jobs, memory, critical paths, periodic work.
 
 mod critical_path;
 mod formats;
@@ -6,6 +6,7 @@ mod job;
 mod key;
 mod memory;
 mod padding;
+mod periodic;
 mod split;
 mod split_graph;
 mod stages;
