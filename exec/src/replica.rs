@@ -192,9 +192,7 @@ impl Replica {
     pub fn warm_inputs(&mut self, chain: usize, phase: Phase) {
         let of = &self.chains[chain];
         let places: Vec<TensorAddress> = match phase {
-            Phase::Forward | Phase::Recompute | Phase::Evaluate => {
-                of.inputs.iter().map(|id| self.output(*id)).collect()
-            }
+            phase if phase.makes_outputs() => of.inputs.iter().map(|id| self.output(*id)).collect(),
             _ => vec![self.gradient(of.output)],
         };
         self.device.warm(&places);

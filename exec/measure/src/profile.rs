@@ -26,7 +26,7 @@ use lockstep_models::memory::Memory;
 use lockstep_models::profile::{
     ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, SumEntry, chain_key,
 };
-use lockstep_models::{Model, Node, Op, Phase, Program};
+use lockstep_models::{Model, Op, Phase, Program};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 
@@ -331,8 +331,5 @@ fn messages(direct: &Direct) -> DirectEntry {
 
 /// FLOPs of a chain's forward pass.
 fn flops(program: &Program, chain: usize, samples: u32) -> f64 {
-    let nodes = program.chains[chain].iter().map(|id| program.model.node(*id));
-    let of =
-        |node: &Node| -> f64 { node.passes(Phase::Forward).iter().map(|pass| node.work(*pass, samples).flops).sum() };
-    nodes.map(of).sum()
+    program.chains[chain].iter().map(|id| program.model.node(*id).flops(Phase::Forward, samples)).sum()
 }

@@ -4,7 +4,7 @@ use lockstep_data::{Dataset, Sampler};
 use lockstep_topology::InputError;
 
 use super::Replica;
-use crate::device::Mode;
+use crate::device::{DeviceError, Loss, Mode};
 use crate::error::ExecError;
 
 /// Accuracy and loss of a model on held-out data.
@@ -117,8 +117,7 @@ impl Replica {
             return Ok(());
         }
         let left = data.len() - micro_batch as usize * self.samples;
-        let logits = self.output(self.chains[chain].inputs[0]);
-        let found = self.device.evaluate(chain, &logits, self.samples.min(left))?;
+        let found = self.judge(chain, self.samples.min(left))?;
         evaluation.correct += found.correct;
         // Losses are summed first and divided once.
         evaluation.mean_loss += found.sum;
@@ -126,5 +125,11 @@ impl Replica {
             evaluation.mean_loss /= data.len() as f64;
         }
         Ok(())
+    }
+
+    /// The loss that a loss chain finds of the first `samples` of the micro-batch, without a backward pass.
+    pub(super) fn judge(&mut self, chain: usize, samples: usize) -> Result<Loss, DeviceError> {
+        let input = self.output(self.chains[chain].inputs[0]);
+        self.device.evaluate(chain, &input, samples)
     }
 }

@@ -56,8 +56,7 @@ impl Replica {
                 Ok(self.forward(*chain, Mode::Recompute).map(drop)?)
             }
             Op::Compute { chain, phase: Phase::Evaluate, samples, .. } => {
-                let input = self.output(self.chains[*chain].inputs[0]);
-                Ok(self.device.evaluate(*chain, &input, *samples as usize).map(drop)?)
+                Ok(self.judge(*chain, *samples as usize).map(drop)?)
             }
             Op::Compute { chain, phase: Phase::Forward, .. } => Ok(self.forward(*chain, Mode::Train).map(drop)?),
             Op::Compute { chain, phase, samples, .. } => {

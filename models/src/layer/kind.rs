@@ -30,7 +30,9 @@ pub struct LayerKind {
     pub is_view: bool,
     /// Whether it ends a model.
     pub is_loss: bool,
-    /// Whether training finds its loss in the backward pass, with the gradients, and does nothing in the forward pass.
+    /// Whether each task of its backward pass computes its scores, as the forward pass does, since they are not kept.
+    pub keeps_no_scores: bool,
+    /// Whether training finds its loss there alone, with the gradients, and does nothing in the forward pass.
     pub loss_in_backward: bool,
     /// Whether it reads integers, as data sets give them: tokens.
     pub reads_integers: bool,
@@ -78,6 +80,7 @@ impl LayerKind {
             overwrites: 0,
             is_view: false,
             is_loss: false,
+            keeps_no_scores: false,
             loss_in_backward: false,
             reads_integers: false,
             reads_labels: false,

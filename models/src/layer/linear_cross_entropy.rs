@@ -22,6 +22,7 @@ pub struct LinearCrossEntropy {
 
 pub(super) const KIND: LayerKind = LayerKind {
     is_loss: true,
+    keeps_no_scores: true,
     loss_in_backward: true,
     input_use: InputUse::Always,
     family: "dense",

@@ -19,6 +19,7 @@ pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     reads_output: true,
     reads_labels: true,
+    keeps_no_scores: true,
     family: "dense",
     ..LayerKind::new("linear_partial_softmax", |of| {
         // Costs are those of the rank's own classes.
@@ -77,8 +78,7 @@ impl LayerRule for LinearPartialSoftmax {
     }
 
     fn flops(&self, of: &Node) -> [f64; 3] {
-        let [forward, data, weight] = self.own.flops(of);
-        [forward, forward + data, weight]
+        self.own.flops(of)
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::Phase;
 
-    /// In training the whole layer computes its scores once, in whichever backward pass; a part in both directions.
+    /// Each task of a backward pass computes the scores; in training the forward pass of a part does so too, the whole layer's not.
     #[test]
     fn scores_are_counted_as_often_as_they_are_computed() {
         let input = Shape::new(&[(Dimension::Position, 16), (Dimension::Feature, 8)]);
@@ -96,10 +96,9 @@ mod tests {
         let products = |layer: Layer| {
             let node = Node::alone(layer, vec![input]).expect("a layer");
             let phases = [Phase::Forward, Phase::Evaluate, Phase::Backward, Phase::BackwardData, Phase::BackwardWeight];
-            let flops = |phase| node.passes(phase).iter().map(|pass| node.work(*pass, 3).flops).sum::<f64>();
-            phases.map(|phase| flops(phase) / (2.0 * 3.0 * 16.0 * 8.0 * 20.0))
+            phases.map(|phase| node.flops(phase, 3) / (2.0 * 3.0 * 16.0 * 8.0 * 20.0))
         };
         assert_eq!(products(Layer::LinearCrossEntropy(own)), [0.0, 1.0, 3.0, 2.0, 2.0]);
-        assert_eq!(products(Layer::LinearPartialSoftmax(part)), [1.0, 1.0, 3.0, 2.0, 1.0]);
+        assert_eq!(products(Layer::LinearPartialSoftmax(part)), [1.0, 1.0, 3.0, 2.0, 2.0]);
     }
 }

@@ -50,10 +50,11 @@ impl Node {
         rule.adjusted_work(self, pass, samples, work)
     }
 
-    /// The passes that a phase of it consists of. A loss that is found in the backward pass has nothing to do before.
+    /// The passes that a phase of it consists of.
     pub fn passes(&self, phase: Phase) -> &'static [Pass] {
-        match (phase, self.layer.rule().kind().loss_in_backward) {
-            (Phase::Forward | Phase::Recompute, true) => &[],
+        let kind = self.layer.rule().kind();
+        match (phase, kind.keeps_no_scores) {
+            (Phase::Forward | Phase::Recompute, _) if kind.loss_in_backward => &[],
             (Phase::Forward | Phase::Recompute | Phase::Evaluate, _) => &[Pass::Forward],
             (Phase::BackwardData, false) => &[Pass::BackwardData],
             (Phase::BackwardData, true) => &[Pass::Forward, Pass::BackwardData],
@@ -62,6 +63,11 @@ impl Node {
             (Phase::Backward, false) => &[Pass::BackwardData, Pass::BackwardWeight],
             (Phase::Backward, true) => &[Pass::Forward, Pass::BackwardData, Pass::BackwardWeight],
         }
+    }
+
+    /// FLOPs of a phase of it over `samples` samples, with both gradients where it has both.
+    pub fn flops(&self, phase: Phase, samples: u32) -> f64 {
+        self.passes(phase).iter().map(|pass| self.work(*pass, samples).flops).sum()
     }
 
     /// Whether it multiplies by a matrix of weights: a convolution or a dense layer.

@@ -139,8 +139,8 @@ pub(super) fn ops<'a>(program: &'a Program, role: &'a Role) -> impl Iterator<Ite
     let own = role.tasks.iter().map(|task| task.op.clone());
     let evaluations = role.tasks.iter().filter_map(|task| match task.op {
         Op::Compute { chain, phase: Phase::Forward, samples, pass } => {
-            let kind = program.model.node(program.chains[chain][0]).layer.rule().kind();
-            kind.loss_in_backward.then_some(Op::Compute { chain, phase: Phase::Evaluate, samples, pass })
+            let phase = program.evaluation_phase(chain);
+            (phase != Phase::Forward).then_some(Op::Compute { chain, phase, samples, pass })
         }
         _ => None,
     });
